@@ -6,6 +6,9 @@ import "bytes"
 // by their exact value (1, 1.0 and 1e0 are one number), strings by their decoded
 // content, objects irrespective of the order of members.
 func Equal(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return KindOf(a) != KindInvalid
+	}
 	x, y := comparison{a, 0}, comparison{b, 0}
 	return x.equal(&y) && x.i == len(a) && y.i == len(b)
 }

@@ -37,6 +37,9 @@ type nameScope struct {
 	members int // where its members start
 	decoded int // where its decoded names start
 	table   int // index of its table in nameSet.tables, or -1
+	// filter has a bit for the digest of every name so far, while the object is
+	// small: most names find their bit unset and need no search.
+	filter uint64
 }
 
 // open starts an object.
@@ -97,13 +100,17 @@ func (s *nameSet) add(scope *nameScope, src []byte, from, to int, escaped bool, 
 	// The latest of several equal names is the one that is still alive, so the
 	// search runs backwards.
 	earlier := -1
-	live := s.members[scope.members:]
-	for k := len(live) - 1; k >= 0; k-- {
-		if live[k].digest == m.digest && string(s.name(src, &live[k])) == string(name) {
-			earlier = k
-			break
+	bit := uint64(1) << (m.digest * 0x9E3779B97F4A7C15 >> 58)
+	if scope.filter&bit != 0 {
+		live := s.members[scope.members:]
+		for k := len(live) - 1; k >= 0; k-- {
+			if live[k].digest == m.digest && string(s.name(src, &live[k])) == string(name) {
+				earlier = k
+				break
+			}
 		}
 	}
+	scope.filter |= bit
 	s.members = append(s.members, m)
 	return s.replaced(scope, earlier)
 }
