@@ -38,7 +38,7 @@ type Error struct {
 	Kind   Kind
 	Name   string
 	Reason string
-	Err    error
+	Err    error `cbor:"-"` // never crosses to another node
 }
 
 // Error implements error.

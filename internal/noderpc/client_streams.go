@@ -1,0 +1,162 @@
+package noderpc
+
+import (
+	"context"
+	"io"
+
+	"connectrpc.com/connect"
+
+	"github.com/divandb/divan/internal/model"
+	"github.com/divandb/divan/internal/shardapi"
+)
+
+// incoming is a server stream with the means to end it: closing it cancels the
+// work on the other side.
+type incoming[M any] struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	in     *connect.ServerStreamForClient[M]
+}
+
+func open[Q, M any](ctx context.Context, h *Host, c *connect.Client[Q, M], q *Q) (*incoming[M], error) {
+	ctx, cancel := context.WithCancel(ctx)
+	in, err := c.CallServerStream(ctx, signed(h, q))
+	if err != nil {
+		cancel()
+		return nil, localError(ctx, err)
+	}
+	return &incoming[M]{ctx, cancel, in}, nil
+}
+
+// next gives the next message, io.EOF at the end.
+func (s *incoming[M]) next() (*M, error) {
+	if s.in.Receive() {
+		return s.in.Msg(), nil
+	}
+	if err := s.in.Err(); err != nil {
+		return nil, localError(s.ctx, err)
+	}
+	return nil, io.EOF
+}
+
+// Close ends the stream.
+func (s *incoming[M]) Close() error {
+	s.cancel()
+	_ = s.in.Close() // cancelled: its error says only that
+	return nil
+}
+
+// List implements shardapi.Shard.
+func (s *remote) List(ctx context.Context, req *shardapi.ListRequest) (*shardapi.ListHead, shardapi.Stream[shardapi.Row], error) {
+	in, err := open(ctx, s.h, s.h.list, &call[shardapi.ListRequest]{s.id, *req})
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := in.next()
+	if err == nil && m.Head == nil {
+		err = &model.Error{Kind: model.KindUnavailable, Name: "nodedown", Reason: "A copy of the data cannot be reached.", Err: errCut}
+	}
+	if err != nil {
+		return nil, nil, closing(in, err)
+	}
+	return m.Head, &rowStream{in}, nil
+}
+
+// closing ends a stream that failed; an end where none was due is a cut.
+func closing[M any](in *incoming[M], err error) error {
+	_ = in.Close()
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// rowStream is the rows of a List.
+type rowStream struct{ *incoming[listMessage] }
+
+// Next implements shardapi.Stream.
+func (s *rowStream) Next() ([]shardapi.Row, error) {
+	m, err := s.next()
+	if err != nil {
+		return nil, err
+	}
+	return m.Rows, nil
+}
+
+// Changes implements shardapi.Shard.
+func (s *remote) Changes(ctx context.Context, req *shardapi.ChangesRequest) (shardapi.ChangeStream, error) {
+	in, err := open(ctx, s.h, s.h.changes, &call[shardapi.ChangesRequest]{s.id, *req})
+	if err != nil {
+		return nil, err
+	}
+	// The first message tells whether the copy answers at all.
+	first, err := in.next()
+	if err != nil {
+		return nil, closing(in, err)
+	}
+	return &changeStream{incoming: in, first: first, seq: req.Since}, nil
+}
+
+// changeStream is the batches of a Changes.
+type changeStream struct {
+	*incoming[changesMessage]
+	first *changesMessage
+	seq   uint64
+}
+
+// Next implements shardapi.Stream.
+func (s *changeStream) Next() ([]shardapi.Change, error) {
+	m := s.first
+	s.first = nil
+	if m == nil {
+		var err error
+		if m, err = s.next(); err != nil {
+			return nil, err
+		}
+	}
+	s.seq = m.Seq
+	return m.Changes, nil
+}
+
+// Seq implements shardapi.ChangeStream.
+func (s *changeStream) Seq() uint64 { return s.seq }
+
+// OpenBlob implements shardapi.Shard.
+func (s *remote) OpenBlob(ctx context.Context, id model.BlobID, offset, length int64) (io.ReadCloser, error) {
+	in, err := open(ctx, s.h, s.h.openBlob, &call[blobRequest]{s.id, blobRequest{id, offset, length}})
+	if err != nil {
+		return nil, err
+	}
+	m, err := in.next()
+	if err != nil {
+		return nil, closing(in, err)
+	}
+	return &blobReader{incoming: in, data: m.Data, done: m.Done}, nil
+}
+
+// blobReader is the chunks of an attachment as a reader.
+type blobReader struct {
+	*incoming[chunk]
+	data []byte
+	done bool
+}
+
+// Read implements io.Reader.
+func (r *blobReader) Read(p []byte) (int, error) {
+	for len(r.data) == 0 {
+		if r.done {
+			return 0, io.EOF
+		}
+		m, err := r.next()
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF // the last chunk says Done
+		}
+		if err != nil {
+			return 0, err
+		}
+		r.data, r.done = m.Data, m.Done
+	}
+	n := copy(p, r.data)
+	r.data = r.data[n:]
+	return n, nil
+}
