@@ -16,7 +16,13 @@ import (
 type number struct {
 	near float64
 	off  *big.Int // nil for nothing
+	huge []byte   // the digits of an integer with more than floatDigits of them
 }
+
+// floatDigits is how many digits the largest float64 has. Longer integers lie
+// beyond it and are ordered by their digits: computing with them would cost the
+// square of their length, which a client chooses.
+const floatDigits = 309
 
 // smallDigits is how many characters surely fit into both int64 and float64.
 const smallDigits = 15
@@ -29,6 +35,12 @@ func parseNumber(v []byte) number {
 	}
 	if len(v) <= smallDigits {
 		return number{near: float64(parseSmall(v))}
+	}
+	if digits := bytes.TrimPrefix(v, []byte("-")); len(digits) > floatDigits {
+		if v[0] == '-' {
+			return number{near: -math.MaxFloat64, huge: digits}
+		}
+		return number{near: math.MaxFloat64, huge: digits}
 	}
 	n, ok := new(big.Int).SetString(string(v), 10)
 	if !ok {
@@ -78,26 +90,50 @@ func compareNumbers(a, b []byte) int {
 	if x.near != y.near {
 		return cmp.Compare(x.near, y.near)
 	}
-	switch {
-	case x.off == nil && y.off == nil:
-		return 0
-	case x.off == nil:
-		return -y.off.Sign()
-	case y.off == nil:
-		return x.off.Sign()
+	cx, cy := x.class(), y.class()
+	if cx != cy {
+		return cmp.Compare(cx, cy)
 	}
-	return x.off.Cmp(y.off)
+	switch cx {
+	case offNone:
+		return 0
+	case offBelow, offAbove:
+		return x.off.Cmp(y.off)
+	}
+	c := cmp.Or(cmp.Compare(len(x.huge), len(y.huge)), bytes.Compare(x.huge, y.huge))
+	if cx == offFarBelow {
+		return -c
+	}
+	return c
 }
 
-// What follows the eight bytes of the float in a number's key.
+// class tells what follows the float in a number's key.
+func (n number) class() byte {
+	switch {
+	case n.huge != nil && n.near < 0:
+		return offFarBelow
+	case n.huge != nil:
+		return offFarAbove
+	case n.off == nil:
+		return offNone
+	case n.off.Sign() < 0:
+		return offBelow
+	}
+	return offAbove
+}
+
+// What follows the eight bytes of the float in a number's key. The lengths have
+// four bytes; those below are complemented, so that the farther is lower.
 const (
-	offBelow = 0x01 // complemented length (4 bytes), complemented distance
-	offNone  = 0x02
-	offAbove = 0x03 // length (4 bytes), distance
+	offFarBelow = 0x01 // complemented length and digits
+	offBelow    = 0x02 // complemented length and distance
+	offNone     = 0x03
+	offAbove    = 0x04 // length and distance
+	offFarAbove = 0x05 // length and digits
 )
 
 // appendNumber appends the sort key of a number: the float64 with its sign bit
-// flipped (all bits, when negative), then the distance from it.
+// flipped (all bits, when negative), then how it lies to that float.
 func appendNumber(dst, v []byte) []byte {
 	n := parseNumber(v)
 	bits := math.Float64bits(n.near)
@@ -107,17 +143,22 @@ func appendNumber(dst, v []byte) []byte {
 		bits |= 1 << 63
 	}
 	dst = binary.BigEndian.AppendUint64(dst, bits)
-	if n.off == nil {
-		return append(dst, offNone)
+	class := n.class()
+	dst = append(dst, class)
+	if class == offNone {
+		return dst
 	}
-	distance := n.off.Bytes()
-	if n.off.Sign() > 0 {
-		dst = binary.BigEndian.AppendUint32(append(dst, offAbove), uint32(len(distance)))
-		return append(dst, distance...)
+	far := n.huge
+	if far == nil {
+		far = n.off.Bytes()
 	}
-	dst = binary.BigEndian.AppendUint32(append(dst, offBelow), ^uint32(len(distance)))
-	for _, b := range distance {
-		dst = append(dst, ^b)
+	start := len(dst)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(far)))
+	dst = append(dst, far...)
+	if class < offNone {
+		for i := start; i < len(dst); i++ {
+			dst[i] = ^dst[i]
+		}
 	}
 	return dst
 }
