@@ -49,7 +49,7 @@ func (t *Tree) Append(dst []byte) []byte {
 		if n.HasBody {
 			flags |= flagBody
 		}
-		ours := isHexHash(n.Rev.Hash)
+		raw, ours := packHash(n.Rev.Hash)
 		if !ours {
 			flags |= flagText
 		}
@@ -70,9 +70,7 @@ func (t *Tree) Append(dst []byte) []byte {
 			dst = binary.AppendUvarint(dst, uint64(i-int(n.Parent)))
 		}
 		if ours {
-			for k := 0; k < hexHash; k += 2 {
-				dst = append(dst, nibble(n.Rev.Hash[k])<<4|nibble(n.Rev.Hash[k+1]))
-			}
+			dst = append(dst, raw[:]...)
 		} else {
 			dst = binary.AppendUvarint(dst, uint64(len(n.Rev.Hash)))
 			dst = append(dst, n.Rev.Hash...)
@@ -85,26 +83,31 @@ func (t *Tree) Append(dst []byte) []byte {
 	return dst
 }
 
-// isHexHash tells whether a hash is one that 16 bytes stand for. Upper case is
-// not: the text of a revision must come back as it went in.
-func isHexHash(h string) bool {
-	if len(h) != hexHash {
-		return false
+// nibbles gives the value of a lower-case hex digit, 0xff for anything else.
+// Upper case is something else: the text of a revision must come back as it went
+// in.
+var nibbles = func() (table [256]byte) {
+	for i := range table {
+		table[i] = 0xff
 	}
-	for i := 0; i < len(h); i++ {
-		if c := h[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
+	for i, c := range []byte("0123456789abcdef") {
+		table[c] = byte(i)
 	}
-	return true
-}
+	return table
+}()
 
-// nibble gives the value of a lower-case hex digit.
-func nibble(c byte) byte {
-	if c >= 'a' {
-		return c - 'a' + 10
+// packHash gives the 16 bytes that a hash stands for, if it is of that sort.
+func packHash(h string) (raw [rawHash]byte, ok bool) {
+	if len(h) != hexHash {
+		return raw, false
 	}
-	return c - '0'
+	var bad byte
+	for i := range raw {
+		high, low := nibbles[h[2*i]], nibbles[h[2*i+1]]
+		bad |= high | low
+		raw[i] = high<<4 | low&0xf
+	}
+	return raw, bad < 16
 }
 
 // Decode reads what Append wrote.
