@@ -55,7 +55,10 @@ func Parse(norm []byte, o ParseOptions) (*Parsed, error) {
 	if o.MaxSize > 0 && int64(len(p.Body)) > o.MaxSize {
 		return nil, &model.Error{Kind: model.KindTooLarge, Name: "document_too_large", Reason: p.ID}
 	}
-	if o.Replicated && p.Path == nil && !p.Rev.IsZero() {
+	if o.Replicated && p.Path == nil && !p.Rev.IsZero() && !strings.HasPrefix(p.ID, localPrefix) {
+		if p.Rev.Pos == 0 {
+			return nil, model.ErrRevFormat // only local documents have such, and no history
+		}
 		p.Path = []model.Rev{p.Rev}
 	}
 	return p, nil
