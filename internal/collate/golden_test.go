@@ -59,7 +59,7 @@ func TestGolden(t *testing.T) {
 			t.Errorf("%+q against %+q: %d, ICU says %d", a, b, got, want)
 			bad++
 		}
-		if got := bytes.Compare(appendText(nil, a), appendText(nil, b)); got != want {
+		if got := bytes.Compare(appendText(nil, []byte(a)), appendText(nil, []byte(b))); got != want {
 			t.Errorf("keys of %+q and %+q: %d, ICU says %d", a, b, got, want)
 			bad++
 		}

@@ -14,11 +14,11 @@ import (
 // TableVersion names the table and the key format together. An index stores it
 // in its signature: keys made under one version must never meet keys made under
 // another, they would sort wrongly.
-const TableVersion = "cldr-41-uca-14.0.0-keys-1"
+const TableVersion = "cldr-41-uca-14.0.0-keys-2"
 
 // tableBytes is what internal/collate/gen wrote.
 //
-//go:generate go run ./gen -out table.bin
+//go:generate go run ./gen
 //go:embed table.bin
 var tableBytes []byte
 
@@ -36,6 +36,7 @@ const (
 const (
 	cellPresent     = 1 << 63
 	cellContraction = 1 << 62 // some contraction starts with this code point
+	cellHan         = 1 << 61 // an ideograph; the low half is its place in the order
 	cellCountShift  = 48
 	cellCountMask   = 0xff
 )
@@ -43,6 +44,7 @@ const (
 // contraction is a longer sequence that has weights of its own.
 type contraction struct {
 	rest    []rune // after the first code point
+	text    []byte // the same as UTF-8
 	weights []weight
 }
 
@@ -81,7 +83,19 @@ func loadTable(packed []byte) (*table, error) {
 		return n
 	}
 	t := &table{contractions: map[rune][]contraction{}, cells: make([]uint64, 256, 256*256)}
-	last := rune(0)
+	last, place := rune(0), uint64(0)
+	for n := next(); n > 0 && bad == nil; n-- {
+		step, err := binary.ReadVarint(r)
+		if err != nil {
+			return nil, err
+		}
+		last += rune(step)
+		for i := range rune(next()) {
+			*t.page(last + i) = cellPresent | cellHan | place
+			place++
+		}
+	}
+	last = 0
 	for n := next(); n > 0 && bad == nil; n-- {
 		runes := make([]rune, next())
 		for i := range runes {
@@ -98,7 +112,7 @@ func loadTable(packed []byte) (*table, error) {
 			weights[i] = weight(p<<16 | s<<8 | c)
 		}
 		if len(runes) > 1 {
-			t.contractions[last] = append(t.contractions[last], contraction{runes[1:], weights})
+			t.contractions[last] = append(t.contractions[last], contraction{runes[1:], []byte(string(runes[1:])), weights})
 			continue
 		}
 		t.set(last, weights)
@@ -119,11 +133,6 @@ func loadTable(packed []byte) (*table, error) {
 
 // set stores the weights of one code point.
 func (t *table) set(r rune, weights []weight) {
-	page := &t.pages[r>>8]
-	if *page == 0 {
-		*page = uint16(len(t.cells) / 256)
-		t.cells = append(t.cells, make([]uint64, 256)...)
-	}
 	cell := uint64(cellPresent) | uint64(len(weights))<<cellCountShift
 	if len(weights) == 1 {
 		cell |= uint64(weights[0])
@@ -134,7 +143,16 @@ func (t *table) set(r rune, weights []weight) {
 		cell |= uint64(len(t.weights))
 		t.weights = append(t.weights, weights...)
 	}
-	*t.cell(r) = cell
+	*t.page(r) = cell
+}
+
+// page gives the place of a code point and makes its page where there is none.
+func (t *table) page(r rune) *uint64 {
+	if page := &t.pages[r>>8]; *page == 0 {
+		*page = uint16(len(t.cells) / 256)
+		t.cells = append(t.cells, make([]uint64, 256)...)
+	}
+	return t.cell(r)
 }
 
 // cell gives the place of a code point, on the empty page where there is none.
@@ -144,6 +162,9 @@ func (t *table) cell(r rune) *uint64 {
 
 // appendCell appends the weights that a cell speaks of.
 func (t *table) appendCell(dst []weight, cell uint64) []weight {
+	if cell&cellHan != 0 {
+		return appendPair(dst, 0xfb40, rune(uint32(cell)))
+	}
 	n := cell >> cellCountShift & cellCountMask
 	if n == 1 {
 		return append(dst, weight(cell))
@@ -156,34 +177,22 @@ func (t *table) appendCell(dst []weight, cell uint64) []weight {
 // hold, as the Unicode collation algorithm computes them: scripts written with
 // ideograms in their blocks, everything unknown behind them.
 func appendImplicit(dst []weight, r rune) []weight {
-	var base, low rune
 	switch {
-	case 0x17000 <= r && r <= 0x18aff, 0x18d00 <= r && r <= 0x18d7f: // Tangut
-		base, low = 0xfb00, r-0x17000
-	case 0x1b170 <= r && r <= 0x1b2ff: // Nushu
-		base, low = 0xfb01, r-0x1b170
-	case 0x18b00 <= r && r <= 0x18cff: // Khitan
-		base, low = 0xfb02, r-0x18b00
-	case 0x4e00 <= r && r <= 0x9fff: // Han, the first block
-		base, low = 0xfb40+r>>15, r&0x7fff
-	case isHanExtension(r):
-		base, low = 0xfb80+r>>15, r&0x7fff
-	default:
-		base, low = 0xfbc0+r>>15, r&0x7fff
+	case 0x17000 <= r && r <= 0x187f7, 0x18800 <= r && r <= 0x18aff, 0x18d00 <= r && r <= 0x18d08: // Tangut
+		return appendPair(dst, 0xfb00, (r-0x17000)&0x7fff)
+	case 0x1b170 <= r && r <= 0x1b2fb: // Nushu
+		return appendPair(dst, 0xfb01, r-0x1b170)
+	case 0x18b00 <= r && r <= 0x18cd5: // Khitan
+		return appendPair(dst, 0xfb02, r-0x18b00)
+	case 0x31350 <= r && r <= 0x323af: // ideographs younger than the table
+		return appendPair(dst, 0xfb80, r)
 	}
-	return append(dst,
-		weight(base)<<16|commonSecondary<<8|commonTertiary,
-		weight(low|0x8000)<<16)
+	return appendPair(dst, 0xfbc0, r)
 }
 
-// isHanExtension tells the unified ideographs outside the first block.
-func isHanExtension(r rune) bool {
-	return 0x3400 <= r && r <= 0x4dbf || // A
-		0x20000 <= r && r <= 0x2a6df || // B
-		0x2a700 <= r && r <= 0x2b739 || // C
-		0x2b740 <= r && r <= 0x2b81d || // D
-		0x2b820 <= r && r <= 0x2cea1 || // E
-		0x2ceb0 <= r && r <= 0x2ebe0 || // F
-		0x30000 <= r && r <= 0x3134a || // G
-		0x31350 <= r && r <= 0x323af // H
+// appendPair appends an implicit weight: a number in two primaries.
+func appendPair(dst []weight, base weight, n rune) []weight {
+	return append(dst,
+		(base+weight(n>>15))<<16|commonSecondary<<8|commonTertiary,
+		weight(n&0x7fff|0x8000)<<16)
 }

@@ -2,7 +2,6 @@ package collate
 
 import (
 	"bytes"
-	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
@@ -19,6 +18,11 @@ func CompareStrings(a, b string) int {
 	if isASCII(a) && isASCII(b) {
 		return compareASCII(a, b)
 	}
+	return compareText([]byte(a), []byte(b))
+}
+
+// compareText is CompareStrings for any text, by way of the keys.
+func compareText(a, b []byte) int {
 	var ka, kb [256]byte
 	return bytes.Compare(appendText(ka[:0], a), appendText(kb[:0], b))
 }
@@ -39,7 +43,11 @@ func isASCII[T string | []byte](s T) bool {
 func compareASCII[T string | []byte](a, b T) int {
 	t := root()
 	tertiary := 0
-	i, j := 0, 0
+	i := 0
+	for i < len(a) && i < len(b) && a[i] == b[i] {
+		i++
+	}
+	j := i
 	for {
 		var wa, wb weight
 		for i < len(a) && wa == 0 {
@@ -75,12 +83,14 @@ func compareASCII[T string | []byte](a, b T) int {
 // 0 byte; the secondaries' ranks without the common ones at the end, a 0 byte;
 // the tertiaries likewise, a 0 byte. No level holds a 0 where a byte of it may
 // begin, so the key ends itself and more can follow.
-func appendText(dst []byte, s string) []byte {
+func appendText(dst, s []byte) []byte {
 	if isASCII(s) {
 		return appendASCII(dst, s)
 	}
+	// The copy keeps s from escaping into the normaliser: callers decode into
+	// room on their stack, and ASCII, the common case, shall not allocate.
 	var room [64]weight
-	return appendLevels(dst, root().weigh(room[:0], s))
+	return appendLevels(dst, root().weigh(room[:0], bytes.Clone(s)))
 }
 
 // appendASCII is appendText for ASCII.
@@ -143,17 +153,17 @@ func appendLevels(dst []byte, ws []weight) []byte {
 
 // weigh appends the weights of s: canonical decomposition, then the longest
 // sequence the table knows at each place.
-func (t *table) weigh(dst []weight, s string) []weight {
-	if !norm.NFD.IsNormalString(s) {
-		s = norm.NFD.String(s)
+func (t *table) weigh(dst []weight, s []byte) []weight {
+	if !norm.NFD.IsNormal(s) {
+		s = norm.NFD.Append(make([]byte, 0, len(s)+16), s...)
 	}
 	return t.weighNormal(dst, s)
 }
 
 // weighNormal is weigh for decomposed text.
-func (t *table) weighNormal(dst []weight, s string) []weight {
+func (t *table) weighNormal(dst []weight, s []byte) []weight {
 	for i := 0; i < len(s); {
-		r, n := utf8.DecodeRuneInString(s[i:])
+		r, n := utf8.DecodeRune(s[i:])
 		i += n
 		cell := *t.cell(r)
 		switch {
@@ -175,14 +185,14 @@ func (t *table) weighNormal(dst []weight, s string) []weight {
 // then, mark by mark, combining marks that no mark of the same class stands
 // before (the algorithm's rule S2.1: a mark in between is weighed afterwards).
 // Normalised text has at most 30 marks in a row, so this costs a bounded time.
-func (t *table) contract(dst []weight, first rune, cell uint64, text string) ([]weight, int) {
+func (t *table) contract(dst []weight, first rune, cell uint64, text []byte) ([]weight, int) {
 	list := t.contractions[first]
 	var best *contraction
 	var have []rune
 	used := 0
 	for i := range list {
-		if lit := string(list[i].rest); strings.HasPrefix(text, lit) {
-			best, have, used = &list[i], list[i].rest, len(lit)
+		if bytes.HasPrefix(text, list[i].text) {
+			best, have, used = &list[i], list[i].rest, len(list[i].text)
 			break
 		}
 	}
@@ -191,11 +201,11 @@ func (t *table) contract(dst []weight, first rune, cell uint64, text string) ([]
 	lastClass := uint8(0)
 	var pending []byte
 	for i := used; i < len(text); {
-		class := norm.NFD.PropertiesString(text[i:]).CCC()
+		class := norm.NFD.Properties(text[i:]).CCC()
 		if class == 0 {
 			break
 		}
-		r, n := utf8.DecodeRuneInString(text[i:])
+		r, n := utf8.DecodeRune(text[i:])
 		if c := find(list, have, r); c != nil && class != lastClass {
 			best, have = c, c.rest
 			skipped = append(skipped, pending...)
@@ -212,7 +222,7 @@ func (t *table) contract(dst []weight, first rune, cell uint64, text string) ([]
 	}
 	dst = append(dst, best.weights...)
 	if len(skipped) > 0 {
-		dst = t.weighNormal(dst, string(skipped))
+		dst = t.weighNormal(dst, skipped)
 	}
 	return dst, end
 }

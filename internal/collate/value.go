@@ -79,7 +79,7 @@ func compareDecoded(a, b []byte) int {
 	if isASCII(a) && isASCII(b) {
 		return compareASCII(a, b)
 	}
-	return CompareStrings(string(a), string(b))
+	return compareText(a, b)
 }
 
 // decode gives the text of a JSON string: a part of v itself when nothing is
@@ -146,7 +146,7 @@ func AppendKey(dst, v []byte) []byte {
 		return appendNumber(dst, v)
 	case tagString:
 		var room [128]byte
-		return appendDecoded(dst, decode(room[:0], v))
+		return appendText(dst, decode(room[:0], v))
 	case tagArray:
 		for x := range rawjson.Elements(v) {
 			dst = AppendKey(dst, x)
@@ -154,18 +154,10 @@ func AppendKey(dst, v []byte) []byte {
 		return append(dst, tagEnd)
 	case tagObject:
 		for name, x := range rawjson.Members(v) {
-			dst = appendDecoded(append(dst, tagString), name)
+			dst = appendText(append(dst, tagString), name)
 			dst = AppendKey(dst, x)
 		}
 		return append(dst, tagEnd)
 	}
 	return dst
-}
-
-// appendDecoded appends the sort key of text held as bytes.
-func appendDecoded(dst, text []byte) []byte {
-	if isASCII(text) {
-		return appendASCII(dst, text)
-	}
-	return appendText(dst, string(text))
 }

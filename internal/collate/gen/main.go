@@ -1,7 +1,8 @@
-// Command gen turns CLDR's root collation (allkeys_CLDR.txt, in Debian's package
+// Command gen turns CLDR's root collation (allkeys_CLDR.txt and, for the order of
+// the Han ideographs, FractionalUCA.txt, both in Debian's package
 // unicode-cldr-core) into the compact table that package collate embeds.
 //
-// Run it from internal/collate: go run ./gen -in <allkeys_CLDR.txt> -out table.bin
+// Run it from internal/collate: go run ./gen -dir <where the two files are>
 // and raise TableVersion whenever the bytes change: stored keys made with one
 // table do not sort among keys made with another.
 package main
@@ -15,6 +16,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -36,21 +38,28 @@ type entry struct {
 var elementText = regexp.MustCompile(`\[[.*]([0-9A-F]{4})\.([0-9A-F]{4})\.([0-9A-F]{4})`)
 
 func main() {
-	in := flag.String("in", "allkeys_CLDR.txt", "CLDR's root collation")
+	dir := flag.String("dir", ".", "where CLDR's allkeys_CLDR.txt and FractionalUCA.txt are")
 	out := flag.String("out", "table.bin", "the table to write")
 	flag.Parse()
-	entries, err := read(*in)
+	han, err := readHan(filepath.Join(*dir, "FractionalUCA.txt"))
 	if err != nil {
 		log.Fatal(err)
 	}
-	table, err := encode(entries)
+	entries, err := read(filepath.Join(*dir, "allkeys_CLDR.txt"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := rankHan(entries, han); err != nil {
+		log.Fatal(err)
+	}
+	table, err := encode(entries, han)
 	if err != nil {
 		log.Fatal(err)
 	}
 	if err := os.WriteFile(*out, table, 0o644); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("%d entries, %d bytes\n", len(entries), len(table))
+	fmt.Printf("%d entries, %d ideographs, %d bytes\n", len(entries), len(han), len(table))
 }
 
 // read parses the source. Entries that normalisation takes apart are left out:
@@ -132,11 +141,11 @@ func appendElement(dst []element, e element) ([]element, error) {
 	return append(dst, e), nil
 }
 
-// encode writes the entries as varints, deflated: how many; then for each the
-// number of code points, the code points (the first as distance from the last
+// encode writes, as varints and deflated: the number of runs of ideographs, each
+// run's first code point and length; the number of entries; then for each the number of code points, the code points (the first as distance from the last
 // entry's), the number of elements, the elements. Secondaries become ranks, so
 // that one byte holds them.
-func encode(entries []entry) ([]byte, error) {
+func encode(entries []entry, han []rune) ([]byte, error) {
 	slices.SortStableFunc(entries, func(a, b entry) int { return slices.Compare(a.runes, b.runes) })
 	seen := map[uint16]bool{}
 	for _, e := range entries {
@@ -158,7 +167,7 @@ func encode(entries []entry) ([]byte, error) {
 	for i, s := range order {
 		rank[s] = uint64(i + 1)
 	}
-	raw := binary.AppendUvarint(nil, uint64(len(entries)))
+	raw := binary.AppendUvarint(appendRuns(nil, han), uint64(len(entries)))
 	last := rune(0)
 	for _, e := range entries {
 		raw = binary.AppendUvarint(raw, uint64(len(e.runes)))
