@@ -15,6 +15,9 @@ const batchHeader = 12
 // pooled. A batch is used by one goroutine at a time.
 type Batch struct {
 	b *pebble.Batch // nil once applied or closed
+	n int           // Len, once applied
+	l int           // Size, once applied
+
 	// Frees marks a batch that makes room; it is taken below the free-space mark.
 	Frees bool
 }
@@ -55,10 +58,20 @@ func (b *Batch) DeleteRange(from, to []byte) {
 }
 
 // Len is the number of writes in the batch.
-func (b *Batch) Len() int { return int(b.b.Count()) }
+func (b *Batch) Len() int {
+	if b.b == nil {
+		return b.n
+	}
+	return int(b.b.Count())
+}
 
 // Size is the number of bytes of the batch in the log.
-func (b *Batch) Size() int { return max(b.b.Len()-batchHeader, 0) }
+func (b *Batch) Size() int {
+	if b.b == nil {
+		return b.l
+	}
+	return max(b.b.Len()-batchHeader, 0)
+}
 
 // Close drops a batch that was not applied. After Apply it does nothing, so that
 // it may be deferred.
@@ -78,10 +91,9 @@ type Commit struct {
 }
 
 // Apply makes the batch readable at once; it is durable when the Commit says so.
-// Calls one after the other keep their order in the log. After an error the batch
-// is still the caller's to close and nothing may be assumed about its writes.
-// The errors: ErrStorageFull below the mark, ErrClosed behind the gate and after
-// Close.
+// Calls one after the other keep their order in the log. The errors: ErrStorageFull
+// below the mark, and then the batch is as it was; ErrClosed behind the gate and
+// after Close, and then nothing may be assumed about its writes.
 func (s *Store) Apply(b *Batch) (Commit, error) {
 	if err := s.enter(); err != nil {
 		return Commit{}, err
@@ -90,27 +102,24 @@ func (s *Store) Apply(b *Batch) (Commit, error) {
 	if err := s.gate.failure(); err != nil {
 		return Commit{}, err
 	}
-	size := b.b.Len()
+	size, count := b.Size(), b.Len()
 	s.free.wrote(int64(size), s.o.Logger)
 	if !b.Frees && s.free.full.Load() {
 		return Commit{}, model.ErrStorageFull
 	}
-	if err := s.applyGuarded(b.b); err != nil {
-		return Commit{}, err
+	inner := b.b
+	b.b, b.n, b.l = nil, count, size
+	if err := s.applyGuarded(inner); err != nil {
+		return Commit{}, err // Pebble may still hold inner: it is left to the collector
 	}
 	// A batch that Pebble reports as applied behind the closed gate must not be
 	// built upon; its Wait would fail anyway.
 	if err := s.gate.failure(); err != nil {
-		if !s.o.NoSync {
-			_ = b.b.SyncWait() // the gate's error is the one that counts
-		}
 		return Commit{}, err
 	}
 	s.commits.Add(1)
 	s.bytesIn.Add(int64(size))
-	c := Commit{s: s, b: b.b}
-	b.b = nil
-	return c, nil
+	return Commit{s: s, b: inner}, nil
 }
 
 // applyGuarded calls Pebble. A panic out of it leaves its locks held, and an HTTP

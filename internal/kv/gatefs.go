@@ -4,23 +4,27 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // gateFS stands between Pebble and the disk. The first failed write closes the
-// gate before Pebble hears of it, and from then on the log, the manifest and the
-// directory stay as they are, as at a power cut: Pebble is told that all is well,
-// because what it does with an error of its log is to panic with locks held,
-// while kv no longer lets anyone believe it. Nothing is removed either: Pebble
-// would drop a log whose contents the manifest no longer got to know.
-// A reopened store is then an ordinary recovery. Tables pass through, since
-// readers still need what a flush has just written.
+// gate before Pebble hears of it, and from then on the disk stays as it is, as at
+// a power cut. Pebble is told that all is well, because what it does with an
+// error of its log is to panic with locks held, while kv no longer lets anyone
+// believe it. Nothing is removed either: Pebble would drop a log whose contents
+// the manifest no longer got to know. New tables go to memory, so that a write
+// that waits in Pebble for a flush or a compaction comes back and hears of the
+// gate. A reopened store is then an ordinary recovery.
 type gateFS struct {
 	vfs.FS
 	gate  *gate
 	syncs atomic.Int64 // fsyncs of the log
+
+	spillOnce sync.Once
+	spill     *vfs.MemFS // tables written behind the closed gate
 }
 
 // isLog tells a file of the write-ahead log by its name.
@@ -32,11 +36,29 @@ func isTable(name string) bool {
 }
 
 // failed closes the gate for an error of an operation on name. It tells whether
-// Pebble shall see success.
+// Pebble shall see success. It shall see that a table failed: it tries again, and
+// then the table goes to memory.
 func (g *gateFS) failed(op, name string, err error) (hide bool) {
 	_ = g.gate.fail(fmt.Errorf("kv: %s %s: %w", op, filepath.Base(name), err)) // the gate keeps it
 	// Not while opening: Open returns its errors.
 	return g.gate.frozen() && !isTable(name)
+}
+
+// memory gives the file system for tables behind the closed gate.
+func (g *gateFS) memory() *vfs.MemFS {
+	g.spillOnce.Do(func() { g.spill = vfs.NewMem() })
+	return g.spill
+}
+
+// createFrozen is Create behind the closed gate.
+func (g *gateFS) createFrozen(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if !isTable(name) {
+		return newNullFile(), nil
+	}
+	if err := g.memory().MkdirAll(g.PathDir(name), 0o755); err != nil {
+		return nil, err
+	}
+	return g.memory().Create(name, c)
 }
 
 // file wraps a file that Pebble will write.
@@ -52,8 +74,8 @@ func (g *gateFS) file(name string, f vfs.File, err error) (vfs.File, error) {
 
 // Create implements vfs.FS.
 func (g *gateFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if g.gate.frozen() && !isTable(name) {
-		return newNullFile(), nil
+	if g.gate.frozen() {
+		return g.createFrozen(name, c)
 	}
 	f, err := g.FS.Create(name, c)
 	return g.file(name, f, err)
@@ -61,11 +83,31 @@ func (g *gateFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) 
 
 // OpenReadWrite implements vfs.FS.
 func (g *gateFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
-	if g.gate.frozen() && !isTable(name) {
-		return newNullFile(), nil
+	if g.gate.frozen() {
+		return g.createFrozen(name, c)
 	}
 	f, err := g.FS.OpenReadWrite(name, c, opts...)
 	return g.file(name, f, err)
+}
+
+// Open implements vfs.FS.
+func (g *gateFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	if g.gate.frozen() && isTable(name) {
+		if f, err := g.memory().Open(name, opts...); err == nil {
+			return f, nil
+		}
+	}
+	return g.FS.Open(name, opts...)
+}
+
+// Stat implements vfs.FS.
+func (g *gateFS) Stat(name string) (vfs.FileInfo, error) {
+	if g.gate.frozen() && isTable(name) {
+		if info, err := g.memory().Stat(name); err == nil {
+			return info, nil
+		}
+	}
+	return g.FS.Stat(name)
 }
 
 // ReuseForWrite implements vfs.FS.

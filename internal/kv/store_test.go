@@ -3,7 +3,11 @@ package kv
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/divandb/divan/internal/model"
@@ -143,7 +147,7 @@ func TestSecondOpenIsRefusedInWords(t *testing.T) {
 		open(t, dir, Options{FS: fs})
 		_, err := Open(dir, Options{FS: fs, Logger: quiet})
 		var e *model.Error
-		if !errors.As(err, &e) || e.Kind != model.KindUnavailable || !bytes.Contains([]byte(e.Reason), []byte("in use")) {
+		if !errors.As(err, &e) || e.Kind != model.KindUnavailable || !strings.Contains(e.Reason, "in use") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -171,5 +175,27 @@ func TestClosedStoreAnswers(t *testing.T) {
 	}
 	if err := s.Close(); !errors.Is(err, model.ErrClosed) {
 		t.Errorf("Close: %v", err)
+	}
+}
+
+// lockProbe names the directory that the test binary, started as a second
+// process, tries to open.
+const lockProbe = "DIVAN_KV_LOCK_PROBE"
+
+func TestSecondProcessIsRefusedInWords(t *testing.T) {
+	if dir := os.Getenv(lockProbe); dir != "" {
+		_, err := Open(dir, Options{Logger: quiet})
+		fmt.Printf("probe: kind %d, %v\n", model.KindOf(err), err)
+		return
+	}
+	t.Parallel()
+	dir := t.TempDir()
+	open(t, dir, Options{})
+	cmd := exec.Command(os.Args[0], "-test.run=^TestSecondProcessIsRefusedInWords$")
+	cmd.Env = append(os.Environ(), lockProbe+"="+dir)
+	out, err := cmd.CombinedOutput()
+	want := fmt.Sprintf("probe: kind %d, service_unavailable: The data directory %s is in use by another process.", model.KindUnavailable, dir)
+	if err != nil || !strings.Contains(string(out), want) {
+		t.Errorf("%v: %s", err, out)
 	}
 }
