@@ -2,7 +2,6 @@ package kv
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -85,7 +84,7 @@ func TestAcknowledgedWritesSurviveAPowerCut(t *testing.T) {
 	}
 	for name, cut := range cuts {
 		for _, mem := range []int{64 << 10, DefaultMemTableBytes} { // with many flushes, with none
-			acked, lost, err := crashRun(Options{MemTableBytes: mem}, math.MaxInt, cut)
+			acked, lost, err := crashRun(Options{MemTableBytes: mem}, 1<<30, cut)
 			if err != nil || lost != 0 {
 				t.Errorf("%s, memtable %d: %d of %d lost, %v", name, mem, lost, acked, err)
 			}
