@@ -20,6 +20,7 @@ type docState struct {
 	id      string
 	found   bool   // the store has it
 	changed bool   // this write has changed it
+	joined  bool   // this write has at most added to its known history
 	old     header // as stored
 	atts    bool   // some revision has attachments
 	tree    revtree.Tree
@@ -152,6 +153,15 @@ func (w *writer) run(req *shardapi.WriteRequest, resp *shardapi.WriteResponse, s
 		}
 	}
 	for _, st := range w.states[:w.used] {
+		if st.tree.Len() > w.limit {
+			st.tree.Stem(w.limit) // bodies of what goes are noted as stale already
+		}
+		if st.joined && !st.changed {
+			if st.changed, err = w.differs(st); err != nil {
+				w.abandon()
+				return p, 0, false, err
+			}
+		}
 		if st.changed {
 			w.emit(st)
 			changed = true
@@ -219,7 +229,7 @@ func (w *writer) state(id string, edits int) (*docState, error) {
 	}
 	st := w.states[w.used]
 	w.used++
-	st.id, st.found, st.changed, st.atts = id, false, false, false
+	st.id, st.found, st.changed, st.joined, st.atts = id, false, false, false, false
 	st.old = header{}
 	st.tree.Reset()
 	w.key = w.c.appendInfoKey(w.key[:0], id)
@@ -331,7 +341,7 @@ func (w *writer) merge(st *docState, e *model.Edit, staged stagedSet) (rev model
 	if added {
 		w.store(st, leaf, e, atts)
 	} else {
-		st.changed = true // only history was added
+		st.joined = true
 	}
 	return rev, nil, nil
 }
@@ -367,12 +377,47 @@ func (w *writer) store(st *docState, leaf int, e *model.Edit, atts []model.Attac
 	st.changed = true
 }
 
+// differs tells whether a document that got nothing but older history is other
+// than it was: stemming may have taken all of it away again, and then a revision
+// that is known, sent once more, must not make a change.
+func (w *writer) differs(st *docState) (bool, error) {
+	r := w.c.newReader()
+	defer r.done()
+	w.key = w.c.appendInfoKey(w.key[:0], st.id)
+	val, found, err := w.c.store.Get(w.key)
+	if err != nil || !found {
+		return true, err
+	}
+	defer val.Release()
+	if err := r.parse(val.Bytes(), true); err != nil {
+		return false, err
+	}
+	if r.tree.Len() != st.tree.Len() {
+		return true, nil
+	}
+	for i := range r.tree.Len() {
+		old := r.tree.Node(i)
+		k := st.tree.Find(old.Rev)
+		if k < 0 {
+			return true, nil
+		}
+		var was, is model.Rev
+		if old.Parent >= 0 {
+			was = r.tree.Node(int(old.Parent)).Rev
+		}
+		if p := st.tree.Node(k).Parent; p >= 0 {
+			is = st.tree.Node(int(p)).Rev
+		}
+		if was != is {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
 // emit writes the rows of a changed document other than its bodies.
 func (w *writer) emit(st *docState) {
 	c, next := w.c, &w.next
-	if st.tree.Len() > w.limit {
-		st.tree.Stem(w.limit) // bodies of what goes are noted as stale already
-	}
 	next.seq++
 	for _, s := range st.stale {
 		w.key = c.appendStaleKey(w.key[:0], next.seq, st.id, s.rev)
