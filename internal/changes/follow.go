@@ -50,7 +50,7 @@ func (s *Service) Follow(ctx context.Context, db *cluster.Database, o FeedOption
 		}
 	}
 	f.hub = s.join(db)
-	f.enc = f.hub.enc
+	f.enc = f.hub.enc.fork()
 	if f.reader {
 		f.hub.mu.Lock()
 		f.hub.readers++
@@ -66,14 +66,14 @@ func (s *Service) Follow(ctx context.Context, db *cluster.Database, o FeedOption
 // a limit, and model.ErrDBNotFound when the database has been deleted. ctx ends
 // only this call: after ErrTick or the end of ctx the feed can go on.
 func (f *Follower) Next(ctx context.Context, tick <-chan time.Time) ([]Row, error) {
-	select {
-	case <-f.hub.ready:
-	case <-tick:
-		return nil, ErrTick
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-f.ctx.Done():
-		return nil, f.ctx.Err()
+	own := f.ctx.Done()
+	if ctx == f.ctx {
+		own = nil // every channel in a select is a lock
+	}
+	if !f.joined {
+		if err := f.wait(ctx, own, f.hub.ready, tick); err != nil {
+			return nil, err
+		}
 	}
 	for {
 		switch {
@@ -104,15 +104,23 @@ func (f *Follower) Next(ctx context.Context, tick <-chan time.Time) ([]Row, erro
 		if wake == nil {
 			continue // there is something to be read from the copies
 		}
-		select {
-		case <-wake:
-		case <-tick:
-			return nil, ErrTick
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-f.ctx.Done():
-			return nil, f.ctx.Err()
+		if err := f.wait(ctx, own, wake, tick); err != nil {
+			return nil, err
 		}
+	}
+}
+
+// wait waits for an event of the hub, or says what came first.
+func (f *Follower) wait(ctx context.Context, own, event <-chan struct{}, tick <-chan time.Time) error {
+	select {
+	case <-event:
+		return nil
+	case <-tick:
+		return ErrTick
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-own:
+		return f.ctx.Err()
 	}
 }
 

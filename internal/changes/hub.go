@@ -25,7 +25,7 @@ type hub struct {
 	s      *Service
 	db     *cluster.Database
 	key    hubKey
-	enc    *Encoder
+	enc    *Encoder // guarded by mu
 	ctx    context.Context
 	cancel context.CancelFunc
 	ready  chan struct{} // closed once vec is known, or err

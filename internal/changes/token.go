@@ -22,11 +22,16 @@ const maxToken = 16 << 10
 // ErrSince is the answer to a text that is no token.
 var ErrSince = model.BadRequest("Malformed sequence supplied in 'since' parameter.")
 
-// Encoder writes the tokens of one database. It keeps what all of them share.
+// Encoder writes the tokens of one database. It keeps what all of them share. It
+// is for one goroutine; another takes a fork.
 type Encoder struct {
 	head  []byte   // version, instance, map epoch, number of ranges
 	parts [][]byte // per range: its begin, the copy, the copy's epoch
+	space []byte   // for the payload, used over and over
 }
+
+// fork gives an encoder for another goroutine.
+func (e *Encoder) fork() *Encoder { return &Encoder{head: e.head, parts: e.parts} }
 
 // NewEncoder makes the encoder of a database.
 func NewEncoder(db *cluster.Database) *Encoder {
@@ -53,8 +58,7 @@ func (e *Encoder) Append(dst []byte, v Vector) []byte { return e.appendAt(dst, v
 
 // appendAt appends the token of v with one range at another sequence.
 func (e *Encoder) appendAt(dst []byte, v Vector, index int, seq uint64) []byte {
-	var space [192]byte // q up to 8 or so needs no allocation
-	p := append(space[:0], e.head...)
+	p := append(e.space[:0], e.head...)
 	var sum uint64
 	for i, part := range e.parts {
 		var n uint64
@@ -68,6 +72,7 @@ func (e *Encoder) appendAt(dst []byte, v Vector, index int, seq uint64) []byte {
 		p = binary.AppendUvarint(p, n)
 	}
 	p = binary.BigEndian.AppendUint32(p, crc32.ChecksumIEEE(p))
+	e.space = p
 	dst = strconv.AppendUint(dst, sum, 10)
 	dst = append(dst, '-')
 	return base64.RawURLEncoding.AppendEncode(dst, p)
