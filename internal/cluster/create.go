@@ -94,6 +94,7 @@ func (l *Local) Delete(ctx context.Context, name string) (*Database, error) {
 	b.Frees = true // a full disk must not forbid the way to free it
 	b.Delete(databaseKey(name))
 	l.log.put(b, &ev)
+	forgotten, pruned := l.log.prune(b, l.o.KeepDeleted)
 	var ids []shardapi.CopyID
 	for _, s := range d.Shards {
 		for _, c := range s.Copies {
@@ -103,12 +104,17 @@ func (l *Local) Delete(ctx context.Context, name string) (*Database, error) {
 	}
 	err = l.commit(ctx, b, func() {
 		e.gone = true
+		l.log.forget(forgotten, pruned)
 		l.log.took(ev.Event)
+		l.log.gone = append(l.log.gone, goneName{name, ev.Seq})
 	}, func() {
 		delete(l.seen.dbs, name)
 		l.seen.removeName(name)
 		for _, id := range ids {
 			delete(l.seen.copies, id)
+		}
+		for _, old := range pruned {
+			l.seen.events.drop(old)
 		}
 		l.seen.events.add(ev.Event)
 	})

@@ -28,13 +28,36 @@ func (g *eventLog) add(ev Event) {
 		n = new(eventNumbers)
 		g.newest[ev.Name] = n
 	}
-	if old := n[ev.Type]; old != 0 {
-		g.rows[g.find(old)].Type = 0
-		g.dead++
-	}
+	g.kill(n[ev.Type])
 	n[ev.Type] = ev.Seq
 	g.rows = append(g.rows, ev)
 	g.last = ev.Seq
+	g.tidy()
+}
+
+// drop takes out all events of a name.
+func (g *eventLog) drop(name string) {
+	n := g.newest[name]
+	if n == nil {
+		return
+	}
+	for _, seq := range n {
+		g.kill(seq)
+	}
+	delete(g.newest, name)
+	g.tidy()
+}
+
+// kill marks a row as superseded; 0 is no row.
+func (g *eventLog) kill(seq uint64) {
+	if seq != 0 {
+		g.rows[g.find(seq)].Type = 0
+		g.dead++
+	}
+}
+
+// tidy removes superseded rows once they are more than the others.
+func (g *eventLog) tidy() {
 	if g.dead > 64 && g.dead > len(g.rows)/2 {
 		live := g.rows[:0]
 		for _, r := range g.rows {
@@ -144,4 +167,45 @@ func (g *changeLog) put(b *kv.Batch, ev *storedEvent) {
 func (g *changeLog) took(ev Event) {
 	g.event = ev.Seq
 	g.note(ev)
+}
+
+// goneName is a deleted database: its name and the number of the event.
+type goneName struct {
+	name string
+	seq  uint64
+}
+
+// still tells whether the database is gone by that very deletion, and not created
+// or deleted again since.
+func (g *changeLog) still(gone goneName) bool {
+	n := g.latest[gone.name]
+	return n != nil && n[EventDeleted] == gone.seq && n[EventCreated] < gone.seq
+}
+
+// prune removes from the store the events of the longest-deleted databases when
+// there are keep of them already. It changes nothing but the batch; forget
+// does the rest once the batch is in the log. It gives how many entries of gone
+// are used up and which names lose their events.
+func (g *changeLog) prune(b *kv.Batch, keep int) (used int, names []string) {
+	for ; used <= len(g.gone)-keep && used < len(g.gone); used++ {
+		old := g.gone[used]
+		if !g.still(old) {
+			continue
+		}
+		for _, seq := range g.latest[old.name] {
+			if seq != 0 {
+				b.Delete(eventKey(seq))
+			}
+		}
+		names = append(names, old.name)
+	}
+	return used, names
+}
+
+// forget drops what prune found.
+func (g *changeLog) forget(used int, names []string) {
+	g.gone = append(g.gone[:0], g.gone[used:]...)
+	for _, name := range names {
+		delete(g.latest, name)
+	}
 }

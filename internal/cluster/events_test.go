@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -292,6 +293,80 @@ func TestConcurrentChanges(t *testing.T) {
 	changers.Wait()
 	cancel()
 	readers.Wait()
+}
+
+// TestEventsOfDeletedDatabases keeps only the newest deletions, on disk too.
+func TestEventsOfDeletedDatabases(t *testing.T) {
+	t.Parallel()
+	store := openStore(t, kv.NewCrashFS().FS())
+	l := openLocal(t, store, Options{KeepDeleted: 3})
+	for i := range 10 {
+		for _, name := range []string{fmt.Sprintf("db%d", i), "again"} {
+			if _, err := l.Create(t.Context(), CreateSpec{Name: name, Q: 1}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.Delete(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	want := []string{"created _replicator", "created _users"}
+	for round := range 2 {
+		got := brief(eventsAfter(l, 0))
+		var rest []string
+		for _, s := range got {
+			if !slices.Contains(want, s) {
+				rest = append(rest, s)
+			}
+		}
+		// Of the newest deletions, "again" and at least the last one of the others.
+		if !slices.Contains(rest, "deleted again") || !slices.Contains(rest, "deleted db9") || !slices.Contains(rest, "created again") || len(rest) > 6 {
+			t.Fatalf("round %d: %v", round, rest)
+		}
+		l.Close()
+		l = openLocal(t, store, Options{KeepDeleted: 3})
+		if again := brief(eventsAfter(l, 0)); !slices.Equal(again, got) {
+			t.Fatalf("after a restart %v, before %v", again, got)
+		}
+	}
+	if len(l.log.latest) > 5 || len(l.seen.events.newest) > 5 {
+		t.Fatalf("%d and %d names remembered", len(l.log.latest), len(l.seen.events.newest))
+	}
+}
+
+// TestStartOnFullDisk opens a registry that owes an event on a disk with no room:
+// it starts, and writes the event when there is room.
+func TestStartOnFullDisk(t *testing.T) {
+	t.Parallel()
+	fs := kv.NewCrashFS()
+	store := openStore(t, fs.FS())
+	l := openLocal(t, store, Options{})
+	if _, err := l.Create(t.Context(), CreateSpec{Name: "a", Q: 1}); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	var free atomic.Int64
+	full, err := kv.Open("store", kv.Options{FS: fs.Crash().FS(), MinFree: 1 << 20, FreeEvery: time.Millisecond,
+		FreeSpace: func() (int64, error) { return free.Load(), nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { full.Close() })
+	if !full.Full() {
+		t.Fatal("the store does not know that the disk is full")
+	}
+	l = openLocal(t, full, Options{UpdateEvery: time.Millisecond, CopySeq: func(shardapi.CopyID) (uint64, error) { return 5, nil }})
+	if _, err := l.Create(t.Context(), CreateSpec{Name: "b"}); !errors.Is(err, model.ErrStorageFull) {
+		t.Fatalf("create on a full disk: %v", err)
+	}
+	if _, err := l.Delete(t.Context(), "_users"); err != nil {
+		t.Fatalf("delete on a full disk: %v", err)
+	}
+	last := l.LastEvent()
+	free.Store(1 << 30)
+	if got := waitEvents(t, l, last, 2); !slices.Equal(brief(got), []string{"updated _replicator", "updated a"}) {
+		t.Fatalf("once there is room: %v", brief(got))
+	}
 }
 
 func TestNames(t *testing.T) {

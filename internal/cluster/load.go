@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/divandb/divan/internal/kv"
+	"github.com/divandb/divan/internal/model"
 	"github.com/divandb/divan/internal/shardapi"
 )
 
@@ -87,6 +88,11 @@ func (l *Local) load(ctx context.Context) error {
 	if err := l.loadEvents(); err != nil {
 		return err
 	}
+	for _, ev := range l.seen.events.rows {
+		if gone := (goneName{ev.Name, ev.Seq}); ev.Type == EventDeleted && l.log.still(gone) {
+			l.log.gone = append(l.log.gone, gone)
+		}
+	}
 	if err := l.finishDrop(ctx, drops); err != nil {
 		return fmt.Errorf("drop copies of deleted databases: %w", err)
 	}
@@ -154,7 +160,17 @@ func (l *Local) deriveUpdates() error {
 			moved = append(moved, e)
 		}
 	}
-	return l.writeUpdates(moved)
+	err := l.writeUpdates(moved)
+	if errors.Is(err, model.ErrStorageFull) {
+		// A full disk must not keep the service from starting: the emitter writes
+		// them when there is room.
+		for _, e := range moved {
+			e.touch.Store(touchClean)
+			l.touches.add(e)
+		}
+		return nil
+	}
+	return err
 }
 
 // note remembers the newest event of a name and type.

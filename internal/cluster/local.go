@@ -39,6 +39,9 @@ type Options struct {
 	// UpdateEvery is the least time between updated events of one database.
 	// Default 1 s.
 	UpdateEvery time.Duration
+	// KeepDeleted is of how many deleted databases the events are kept; older ones
+	// leave the log, which would otherwise grow for ever. Default 10,000.
+	KeepDeleted int
 	// Logger gets what has no caller to go to. Default: the standard one.
 	Logger *slog.Logger
 }
@@ -64,6 +67,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.UpdateEvery <= 0 {
 		o.UpdateEvery = time.Second
+	}
+	if o.KeepDeleted <= 0 {
+		o.KeepDeleted = 10_000
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -207,6 +213,7 @@ type changeLog struct {
 	next   shardapi.CopyID          // the next copy's number
 	event  uint64                   // the number of the last event given out
 	latest map[string]*eventNumbers // newest event of each name and type
+	gone   []goneName               // deleted databases in the order of their deletion
 	busy   map[string]chan struct{} // names with a change under way
 	ticket uint64
 	queue  []queuedChange
