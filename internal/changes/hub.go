@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/divandb/divan/internal/cluster"
+	"github.com/divandb/divan/internal/coordinator"
 	"github.com/divandb/divan/internal/model"
 	"github.com/divandb/divan/internal/shardapi"
 )
@@ -101,7 +102,11 @@ func (h *hub) fail(err error) {
 
 // start learns the present and then follows every range.
 func (h *hub) start() {
-	vec, err := h.s.Now(h.ctx, h.db)
+	var vec Vector
+	err := coordinator.Guard(func() (err error) {
+		vec, err = h.s.Now(h.ctx, h.db)
+		return err
+	})
 	if err != nil {
 		h.fail(err)
 		close(h.ready)
@@ -117,10 +122,13 @@ func (h *hub) start() {
 // follow announces the changes of one range after seq, until the hub ends.
 func (h *hub) follow(index int, seq uint64) {
 	for {
-		next, err := h.s.coord.Updated(h.ctx, h.db, index, seq)
-		if err == nil {
-			next, err = h.read(index, seq, next)
-		}
+		var next uint64
+		err := coordinator.Guard(func() (err error) {
+			if next, err = h.s.coord.Updated(h.ctx, h.db, index, seq); err == nil {
+				next, err = h.read(index, seq, next)
+			}
+			return err
+		})
 		if h.ctx.Err() != nil {
 			return
 		}

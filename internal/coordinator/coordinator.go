@@ -11,6 +11,8 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 
 	"github.com/divandb/divan/internal/cluster"
 	"github.com/divandb/divan/internal/model"
@@ -98,11 +100,11 @@ func (c *Coordinator) fanOut(ctx context.Context, indexes []int, do func(ctx con
 	for n, i := range indexes[:len(indexes)-1] {
 		go func() {
 			defer func() { done <- struct{}{} }()
-			errs[n] = do(ctx, i)
+			errs[n] = Guard(func() error { return do(ctx, i) })
 		}()
 	}
 	last := len(indexes) - 1
-	errs[last] = do(ctx, indexes[last])
+	errs[last] = Guard(func() error { return do(ctx, indexes[last]) })
 	for range last {
 		<-done
 	}
@@ -112,4 +114,17 @@ func (c *Coordinator) fanOut(ctx context.Context, indexes []int, do func(ctx con
 		}
 	}
 	return nil
+}
+
+// Guard calls do and turns a panic into an error. A panic in a goroutine of ours
+// would end the process, where one in a request's own ends only the request;
+// those out of the store end the process by themselves.
+func Guard(do func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &model.Error{Kind: model.KindInternal, Name: "internal_server_error", Reason: "The operation failed.",
+				Err: fmt.Errorf("panic: %v\n%s", r, debug.Stack())}
+		}
+	}()
+	return do()
 }

@@ -41,23 +41,27 @@ func (c *Coordinator) Write(ctx context.Context, db *cluster.Database, edits []m
 
 	out.Results = make([]model.EditResult, len(edits))
 	failures := make([]error, len(db.Shards))
-	c.fanOut(ctx, g.used, func(ctx context.Context, index int) error { // its errors are in failures
-		at := g.positions(index)
-		part := make([]model.Edit, len(at))
-		for i, p := range at {
-			part[i] = edits[p]
-		}
-		resp, err := c.Shard(db, index).Write(ctx, &shardapi.WriteRequest{Edits: part, RevsLimit: db.RevsLimit})
-		if err != nil {
-			failures[index] = c.Explain(db, err)
+	first := c.fanOut(ctx, g.used, func(ctx context.Context, index int) error {
+		failures[index] = Guard(func() error {
+			at := g.positions(index)
+			part := make([]model.Edit, len(at))
+			for i, p := range at {
+				part[i] = edits[p]
+			}
+			resp, err := c.Shard(db, index).Write(ctx, &shardapi.WriteRequest{Edits: part, RevsLimit: db.RevsLimit})
+			if err != nil {
+				return c.Explain(db, err)
+			}
+			for i, p := range at {
+				out.Results[p] = resp.Results[i]
+			}
 			return nil
-		}
-		for i, p := range at {
-			out.Results[p] = resp.Results[i]
-		}
-		return nil
+		})
+		return failures[index]
 	})
-	var first error
+	if first == nil {
+		return out, nil
+	}
 	failed := 0
 	for _, index := range g.used {
 		err := failures[index]
@@ -65,9 +69,6 @@ func (c *Coordinator) Write(ctx context.Context, db *cluster.Database, edits []m
 			continue
 		}
 		failed++
-		if first == nil {
-			first = err
-		}
 		for _, p := range g.positions(index) {
 			out.Results[p] = model.EditResult{ID: edits[p].ID, Err: asModelError(err)}
 		}

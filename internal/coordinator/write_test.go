@@ -276,3 +276,27 @@ func slurp(t *testing.T) func(io.ReadCloser, error) []byte {
 		return b
 	}
 }
+
+// panicking is a node whose copies panic.
+type panicking struct{}
+
+func (p panicking) Host(string) shardapi.Host { return brokenHost{} }
+
+type brokenHost struct{ shardapi.Host }
+
+func (brokenHost) Shard(shardapi.CopyID) shardapi.Shard { panic("broken copy") }
+
+// TestPanicInAFanOut finds a panic beside the request's goroutine to be an error.
+func TestPanicInAFanOut(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	d := n.create(t, cluster.CreateSpec{Name: "a", Q: 4})
+	c := coordinator.New(n.registry, panicking{}, coordinator.Options{})
+	if _, err := c.Info(t.Context(), d); model.KindOf(err) != model.KindInternal || !strings.Contains(err.Error(), "broken copy") {
+		t.Fatal(err)
+	}
+	_, err := c.Write(t.Context(), d, []model.Edit{doc("a"), doc("b"), doc("c"), doc("d"), doc("e")}, coordinator.WriteOptions{})
+	if model.KindOf(err) != model.KindInternal || err == nil {
+		t.Fatal(err)
+	}
+}
