@@ -88,8 +88,8 @@ func (c *Copy) Stage(ctx context.Context, r io.Reader) (*shardapi.Staged, error)
 		if err := ctx.Err(); err != nil {
 			return nil, discard(file, context.Cause(ctx))
 		}
-		n, err := io.ReadFull(r, buf[:])
-		last := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		n, err := readFull(r, buf[:])
+		last := err == io.EOF
 		if err != nil && !last {
 			return nil, discard(file, fmt.Errorf("stage attachment: %w", err))
 		}
@@ -137,6 +137,18 @@ func (c *Copy) Stage(ctx context.Context, r io.Reader) (*shardapi.Staged, error)
 		return nil, err
 	}
 	return &shardapi.Staged{Ticket: ticket, Blob: s.id, Digest: s.digest, Length: s.length}, nil
+}
+
+// readFull reads until buf is full. Unlike io.ReadFull it hands on the reader's own
+// error: io.EOF alone is the end of the bytes, while io.ErrUnexpectedEOF is an
+// upload that was cut, and storing what came of it would lose the rest unnoticed.
+func readFull(r io.Reader, buf []byte) (n int, err error) {
+	for n < len(buf) && err == nil {
+		var k int
+		k, err = r.Read(buf[n:])
+		n += k
+	}
+	return n, err
 }
 
 // newTicket names staged bytes; it must not be guessable, as it is a claim.
