@@ -279,3 +279,32 @@ func TestConcurrentCreate(t *testing.T) {
 		t.Fatalf("%d databases after a power cut, want 22", n)
 	}
 }
+
+// TestNothingVisibleBeforeDurable lets the fsync of a create fail: nobody may
+// have seen the database or its event.
+func TestNothingVisibleBeforeDurable(t *testing.T) {
+	t.Parallel()
+	fs, faults := kv.FailingFS(kv.NewCrashFS().FS())
+	failed := make(chan error, 1)
+	store, err := kv.Open("store", kv.Options{FS: fs, MinFree: -1, OnFatal: func(err error) { failed <- err }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	l := openLocal(t, store, Options{})
+	last := l.LastEvent()
+	faults.FailSyncs(kv.LogFiles, errors.New("no sync"))
+	if d, err := l.Create(t.Context(), CreateSpec{Name: "a"}); err == nil {
+		t.Fatalf("created %+v without a sync", d)
+	}
+	<-failed
+	if d, err := l.Get("a"); !errors.Is(err, model.ErrDBNotFound) {
+		t.Errorf("the database is visible: %+v, %v", d, err)
+	}
+	if slices.Contains(everyName(l), "a") || l.LastEvent() != last {
+		t.Error("the name or the event is visible")
+	}
+	if _, err := l.Create(t.Context(), CreateSpec{Name: "b"}); err == nil {
+		t.Error("created behind the closed gate")
+	}
+}

@@ -154,3 +154,37 @@ func TestPartitionList(t *testing.T) {
 		t.Fatalf("partition info: %+v, %v", info, err)
 	}
 }
+
+// BenchmarkList is the cost per row of a list without documents.
+func BenchmarkList(b *testing.B) {
+	n := newNode(b)
+	for _, q := range []int{1, 2, 8} {
+		d := n.create(b, cluster.CreateSpec{Name: fmt.Sprintf("q%d", q), Q: q})
+		const docs = 20_000
+		for i := 0; i < docs; i += 500 {
+			var edits []model.Edit
+			for j := range 500 {
+				edits = append(edits, doc(fmt.Sprintf("document-%08d", i+j)))
+			}
+			n.put(b, d, edits...)
+		}
+		b.Run(fmt.Sprintf("q%d", q), func(b *testing.B) {
+			for b.Loop() {
+				_, stream, err := n.coord.List(b.Context(), d, &coordinator.ListRequest{ListRequest: shardapi.ListRequest{Limit: -1}})
+				if err != nil {
+					b.Fatal(err)
+				}
+				for err == nil {
+					_, err = stream.Next()
+				}
+				if !errors.Is(err, io.EOF) {
+					b.Fatal(err)
+				}
+				if err := stream.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*docs), "ns/row")
+		})
+	}
+}

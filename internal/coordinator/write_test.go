@@ -300,3 +300,60 @@ func TestPanicInAFanOut(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// halfBroken refuses writes on one copy.
+type halfBroken struct {
+	*oneNode
+	broken shardapi.CopyID
+}
+
+func (h halfBroken) Host(string) shardapi.Host { return halfBrokenHost{h.host, h.broken} }
+
+type halfBrokenHost struct {
+	shardapi.Host
+	broken shardapi.CopyID
+}
+
+func (h halfBrokenHost) Shard(id shardapi.CopyID) shardapi.Shard {
+	s := h.Host.Shard(id)
+	if id == h.broken {
+		return refusing{s}
+	}
+	return s
+}
+
+type refusing struct{ shardapi.Shard }
+
+func (refusing) Write(context.Context, *shardapi.WriteRequest) (*shardapi.WriteResponse, error) {
+	return nil, fmt.Errorf("copy: %w", model.ErrStorageFull)
+}
+
+// TestOneRangeFails finds the failure of a range in the results of its edits, and
+// as the answer when nothing else was asked.
+func TestOneRangeFails(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	d := n.create(t, cluster.CreateSpec{Name: "a", Q: 3})
+	c := coordinator.New(n.registry, halfBroken{n, d.Shards[1].Copies[0].ID}, coordinator.Options{})
+	var edits []model.Edit
+	for i := range 30 {
+		edits = append(edits, doc(fmt.Sprint("d", i)))
+	}
+	res, err := c.Write(t.Context(), d, edits, coordinator.WriteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused model.Edit
+	for i, r := range res.Results {
+		bad := d.ShardOf(edits[i].ID) == 1
+		if r.ID != edits[i].ID || bad != (r.Err != nil) || bad && !errors.Is(r.Err, model.ErrStorageFull) {
+			t.Errorf("result %d: %+v", i, r)
+		}
+		if bad {
+			refused = edits[i]
+		}
+	}
+	if _, err := c.Write(t.Context(), d, []model.Edit{refused}, coordinator.WriteOptions{}); !errors.Is(err, model.ErrStorageFull) {
+		t.Errorf("a write to the broken range alone: %v", err)
+	}
+}
