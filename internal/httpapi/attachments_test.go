@@ -403,3 +403,16 @@ func TestAttachmentFiles(t *testing.T) {
 	s.Do(t, "PUT", db+"/d0/b?rev="+s.Do(t, "GET", db+"/d0", nil).Str("_rev"), noise(4, 500_000)).Want(201)
 	noLeftovers(t, s, 2)
 }
+
+func gunzip(t *testing.T, b []byte) string {
+	t.Helper()
+	zr, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := io.ReadAll(zr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}

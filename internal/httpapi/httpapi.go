@@ -1,0 +1,111 @@
+// Package httpapi is the outside of Divan: the route table (method, path shape,
+// the right a caller needs, handler), parameters, content negotiation, error
+// bodies. Only here are status codes known. There is one file per family of
+// endpoints; each handler turns a request into one call of a service below and
+// that call's result into bytes.
+package httpapi
+
+import (
+	"log/slog"
+	"net/http"
+
+	"github.com/divandb/divan/internal/changes"
+	"github.com/divandb/divan/internal/cluster"
+	"github.com/divandb/divan/internal/coordinator"
+)
+
+// ProtocolVersion is the version of the protocol that we are compatible with, as
+// clients expect it in the greeting.
+const ProtocolVersion = "3.5.2"
+
+// Limits bounds what a client can size.
+type Limits struct {
+	MaxURL        int   // bytes of a request target; default 8,000
+	MaxBody       int64 // bytes of a JSON body after decompression; default 256 MiB
+	MaxDocument   int64 // bytes of one document without attachments; default 8,000,000
+	MaxAttachment int64 // bytes of one attachment; default 1 GiB
+	MaxDepth      int   // nesting of JSON; default 1,000
+	MaxBodyTotal  int64 // bytes of JSON bodies in memory at one time, all requests; default 1 GiB
+	MaxQ          int   // ranges of a database; default 256
+}
+
+// WithDefaults fills what is zero.
+func (l Limits) WithDefaults() Limits {
+	set := func(p *int64, v int64) {
+		if *p <= 0 {
+			*p = v
+		}
+	}
+	set(&l.MaxBody, 256<<20)
+	set(&l.MaxDocument, 8_000_000)
+	set(&l.MaxAttachment, 1<<30)
+	set(&l.MaxBodyTotal, 1<<30)
+	if l.MaxURL <= 0 {
+		l.MaxURL = 8000
+	}
+	if l.MaxDepth <= 0 {
+		l.MaxDepth = 1000
+	}
+	if l.MaxQ <= 0 {
+		l.MaxQ = 256
+	}
+	return l
+}
+
+// Authenticator says who asks.
+type Authenticator interface {
+	// Authenticate looks at the request's credentials. No credentials, or a scheme
+	// it does not know, is the anonymous Principal and no error; wrong credentials
+	// are an error of kind Unauthorized.
+	Authenticate(r *http.Request) (Principal, error)
+}
+
+// Principal is who asks. The zero value is anonymous.
+type Principal struct {
+	Name        string
+	ServerAdmin bool
+}
+
+// Options is what an API is made of.
+type Options struct {
+	Registry    cluster.Registry
+	Coordinator *coordinator.Coordinator
+	Changes     *changes.Service
+	Auth        Authenticator
+	Log         *slog.Logger
+	Limits      Limits
+
+	UUID       string // of the server
+	Version    string // of Divan
+	Build      string // vendor.service_build
+	Account    string // account in _db_updates rows
+	DefaultQ   int    // ranges of a new database
+	DefaultN   int    // copies of a new database; 3
+	DiskFormat int    // disk_format_version of the database information
+}
+
+// API serves the interface of the spec.
+type API struct {
+	Options
+	routes *routeTree
+	bodies *bodyBudget
+	uuids  *uuidSource
+}
+
+// New makes an API. A route table that cannot be right is a programmer's error
+// and panics, so that no server starts with it.
+func New(o Options) *API {
+	o.Limits = o.Limits.WithDefaults()
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.DefaultN == 0 {
+		o.DefaultN = 3
+	}
+	return &API{
+		Options: o,
+		routes:  buildRoutes(routeTable()),
+		bodies:  newBodyBudget(o.Limits.MaxBodyTotal),
+		uuids:   newUUIDSource(),
+	}
+}

@@ -1,0 +1,9 @@
+package httpapi_test
+
+import (
+	"testing"
+
+	"github.com/divandb/divan/internal/testserver"
+)
+
+func TestMain(m *testing.M) { testserver.Main(m) }

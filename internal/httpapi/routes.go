@@ -1,0 +1,78 @@
+package httpapi
+
+// routeTable lists every route with the right it needs. It is the one place to
+// look for what the server answers, and the one place where a right is given.
+func routeTable() []route {
+	return []route{
+		// The server.
+		{"GET", "/", public, getRoot},
+		{"GET", "/_up", public, getUp},
+		{"GET", "/_all_dbs", serverAdmin, getAllDBs},
+		{"GET,POST", "/_dbs_info", serverAdmin, dbsInfo},
+		{"GET", "/_uuids", serverAdmin, getUUIDs},
+		{"GET", "/_membership", serverAdmin, getMembership},
+		{"GET", "/_active_tasks", serverAdmin, getActiveTasks},
+		{"GET", "/_db_updates", dbUpdates, dbUpdatesFeed},
+		{"POST", "/_restart", serverAdmin, unsupported("A restart is the operator's: stop the process and start it again; nothing is lost by it.")},
+		{"GET", "/_stats", serverAdmin, unsupported("Cluster-wide statistics are not offered.")},
+
+		// A database.
+		{"GET", "/{db}", dbReplicate, getDatabase},
+		{"PUT", "/{db}", serverAdmin, putDatabase},
+		{"DELETE", "/{db}", serverAdmin, deleteDatabase},
+		{"POST", "/{db}", dbWriter, postDocument},
+		{"GET,POST", "/{db}/_all_docs", dbReader, allDocs},
+		{"POST", "/{db}/_all_docs/queries", dbReader, allDocsQueries},
+		{"GET,POST", "/{db}/_design_docs", dbDesign, designDocs},
+		{"POST", "/{db}/_design_docs/queries", dbDesign, designDocsQueries},
+		{"GET,POST", "/{db}/_local_docs", dbAdmin, localDocs},
+		{"POST", "/{db}/_local_docs/queries", dbAdmin, localDocsQueries},
+		{"GET,POST", "/{db}/_changes", dbReader, changesFeed},
+		{"POST", "/{db}/_bulk_docs", dbWriter, bulkDocs},
+		{"POST", "/{db}/_bulk_get", dbReader, bulkGet},
+		{"POST", "/{db}/_missing_revs", dbReplicate, missingRevs},
+		{"POST", "/{db}/_revs_diff", dbReplicate, revsDiff},
+		{"GET", "/{db}/_revs_limit", dbReader, getRevsLimit},
+		{"PUT", "/{db}/_revs_limit", dbAdmin, putRevsLimit},
+		{"POST", "/{db}/_ensure_full_commit", dbReplicate, ensureFullCommit},
+		{"GET", "/{db}/_shards", dbShards, getShards},
+		{"GET", "/{db}/_shards/{doc...}", dbShards, getDocShard},
+		{"POST", "/{db}/_sync_shards", dbAdmin, syncShards},
+		{"GET", "/{db}/_partition/{partition}", dbReader, partitionInfo},
+		{"GET,POST", "/{db}/_partition/{partition}/_all_docs", dbReader, partitionAllDocs},
+
+		// What the spec names unsupported. Compaction and the clean-up of indexes
+		// run by themselves.
+		{"POST", "/{db}/_temp_view", dbReader, tempView},
+		{"POST", "/{db}/_purge", dbAdmin, unsupported("Purging is not offered: deleted documents stay as small tombstones so that deletions replicate.")},
+		{"GET,PUT", "/{db}/_purged_infos_limit", dbAdmin, unsupported("Purging is not offered, so there is no purge history to limit.")},
+		{"POST", "/{db}/_compact", dbAdmin, unsupported("Compaction is automatic; /_active_tasks shows it at work.")},
+		{"POST", "/{db}/_compact/{ddoc}", dbAdmin, unsupported("Compaction is automatic; /_active_tasks shows it at work.")},
+		{"POST", "/{db}/_view_cleanup", dbAdmin, unsupported("Indexes that no design document defines any more are removed automatically.")},
+
+		// Local documents: no history, not replicated.
+		{"GET", "/{db}/_local/{local...}", dbReplicate, getLocal},
+		{"PUT", "/{db}/_local/{local...}", dbReplicate, putLocal},
+		{"DELETE", "/{db}/_local/{local...}", dbReplicate, deleteLocal},
+		{"COPY", "/{db}/_local/{local...}", dbReplicate, copyLocal},
+
+		// Design documents.
+		{"GET", "/{db}/_design/{ddoc}", dbDesign, getDocument},
+		{"PUT", "/{db}/_design/{ddoc}", dbAdmin, putDocument},
+		{"DELETE", "/{db}/_design/{ddoc}", dbAdmin, deleteDocument},
+		{"COPY", "/{db}/_design/{ddoc}", dbAdmin, copyDocument},
+		{"GET", "/{db}/_design/{ddoc}/{att...}", dbDesign, getAttachment},
+		{"PUT", "/{db}/_design/{ddoc}/{att...}", dbAdmin, putAttachment},
+		{"DELETE", "/{db}/_design/{ddoc}/{att...}", dbAdmin, deleteAttachment},
+
+		// Documents.
+		{"GET", "/{db}/{doc}", dbReader, getDocument},
+		{"PUT", "/{db}/{doc}", dbWriter, putDocument},
+		{"POST", "/{db}/{doc}", dbWriter, postDocumentForm},
+		{"DELETE", "/{db}/{doc}", dbWriter, deleteDocument},
+		{"COPY", "/{db}/{doc}", dbWriter, copyDocument},
+		{"GET", "/{db}/{doc}/{att...}", dbReader, getAttachment},
+		{"PUT", "/{db}/{doc}/{att...}", dbWriter, putAttachment},
+		{"DELETE", "/{db}/{doc}/{att...}", dbWriter, deleteAttachment},
+	}
+}
