@@ -52,8 +52,9 @@ type changeStream struct {
 	ended bool
 
 	// With pick the rows are known beforehand: found by their ids, not by a scan.
-	pick   bool
-	picked []uint64 // their sequences in the order of travel; what is left of it
+	pick    bool
+	foundAt uint64   // the sequence at which they were found
+	picked  []uint64 // their sequences in the order of travel; what is left of it
 
 	rows  []shardapi.Change
 	docs  []model.Doc
@@ -101,13 +102,23 @@ func (s *changeStream) Next() ([]shardapi.Change, error) {
 		return nil, err
 	}
 	if s.ended && !s.req.Descending && s.left != 0 {
-		s.at = max(s.at, s.seq)
+		s.at = max(s.at, s.upTo())
 	}
 	if len(s.rows) == 0 && s.ended {
 		return nil, s.end()
 	}
 	s.bind()
 	return s.rows, nil
+}
+
+// upTo is the sequence that the end of the stream stands for.
+func (s *changeStream) upTo() uint64 {
+	if s.pick {
+		// Not that of a newer sight: a document that changed since the rows were
+		// found is not among them.
+		return s.foundAt
+	}
+	return s.seq
 }
 
 // end lets go of the store when there is nothing more to give.

@@ -28,7 +28,7 @@ func (s *changeStream) chooseIDs() {
 // that changed after that has another row, above the sequence this stream ends at.
 func (s *changeStream) nextPicked() error {
 	if !s.begun {
-		s.begun = true
+		s.begun, s.foundAt = true, s.seq
 		if err := s.find(); err != nil {
 			return err
 		}

@@ -174,7 +174,11 @@ func (c *Copy) Updated(ctx context.Context, after uint64) (uint64, error) {
 	if err := c.alive(); err != nil {
 		return 0, err
 	}
-	if err := c.mark.waitSeq(ctx, after+1); err != nil {
+	want := after + 1
+	if want == 0 {
+		want = after // no sequence is above the largest: this waits for the context
+	}
+	if err := c.mark.waitSeq(ctx, want); err != nil {
 		return 0, err
 	}
 	return c.mark.seq.Load(), nil

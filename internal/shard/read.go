@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/divandb/divan/internal/kv"
@@ -130,12 +131,21 @@ func (r *reader) collect(q *shardapi.DocQuery, out *shardapi.DocAnswer) (ok bool
 			targets = r.tree.LeavesUnder(i)
 		}
 		for _, i := range targets {
+			if q.Latest && r.given(out, i) {
+				continue // two asked revisions may have the same descendant
+			}
 			if ok, err := r.addNode(q, out, i); !ok || err != nil {
 				return ok, err
 			}
 		}
 	}
 	return true, nil
+}
+
+// given tells whether the answer has a revision already.
+func (r *reader) given(out *shardapi.DocAnswer, i int) bool {
+	rev := r.tree.Node(i).Rev
+	return slices.ContainsFunc(out.Docs, func(d model.Doc) bool { return d.Rev == rev })
 }
 
 // addWinner adds the winner, without the tree if nobody asked for it.

@@ -126,11 +126,16 @@ func New(store *kv.Store, dir string, o Options) (*Host, error) {
 	return h, nil
 }
 
-// updated hears of every durable change.
-func (h *Host) updated(id, seq uint64) {
+// markDirty has the background loop look at a copy.
+func (h *Host) markDirty(id uint64) {
 	h.dirtyMu.Lock()
 	h.dirty[shardapi.CopyID(id)] = struct{}{}
 	h.dirtyMu.Unlock()
+}
+
+// updated hears of every durable change.
+func (h *Host) updated(id, seq uint64) {
+	h.markDirty(id)
 	if h.opts.OnUpdate != nil {
 		h.opts.OnUpdate(shardapi.CopyID(id), seq)
 	}
@@ -186,6 +191,9 @@ func (h *Host) acquire(id shardapi.CopyID) (*entry, error) {
 	e.once.Do(func() {
 		e.copy, e.err = shard.Open(h.store, uint64(id), h.shard)
 		e.seen.Store(e.copy)
+		if e.err == nil && e.copy.NeedsCompaction(h.opts.CompactBytes, h.opts.CompactShare) {
+			h.markDirty(uint64(id)) // an earlier process did not come to it
+		}
 	})
 	if e.err != nil {
 		h.mu.Lock()
