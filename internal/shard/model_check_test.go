@@ -129,6 +129,9 @@ func (tr *trial) checkAll() {
 		switch n >> 2 {
 		case 1:
 			req.DocIDs = []string{tr.anyID(), tr.anyID(), "never"}
+			for i := range (n & 1) * 2 * pickAlways { // many: the log is scanned
+				req.DocIDs = append(req.DocIDs, fmt.Sprintf("doc%02d", i))
+			}
 		case 2:
 			req.Design = true
 		case 3:
