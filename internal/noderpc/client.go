@@ -2,6 +2,7 @@ package noderpc
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 
@@ -46,7 +47,10 @@ func Dial(baseURL string, o Options) (*Host, error) {
 	if hc == nil {
 		hc = NewHTTPClient(nil)
 	}
-	d := dialer{hc, baseURL, []connect.ClientOption{connect.WithCodec(c), connect.WithReadMaxBytes(o.maxMessage())}}
+	d := dialer{hc, baseURL, []connect.ClientOption{
+		connect.WithCodec(c), connect.WithReadMaxBytes(o.maxMessage()), connect.WithSendMaxBytes(o.maxMessage()),
+		connect.WithAcceptCompression("gzip", nil, nil),
+	}}
 	return &Host{
 		secret:        o.Secret,
 		write:         dial[call[shardapi.WriteRequest], shardapi.WriteResponse](d, procWrite),
@@ -122,19 +126,39 @@ type remote struct {
 	id shardapi.CopyID
 }
 
+// parallel holds the other node to "one answer per question": callers index by it.
+func parallel(got, want int) error {
+	if got != want {
+		return unreachable(fmt.Errorf("noderpc: %d answers to %d questions", got, want))
+	}
+	return nil
+}
+
 // Write implements shardapi.Shard.
 func (s *remote) Write(ctx context.Context, req *shardapi.WriteRequest) (*shardapi.WriteResponse, error) {
-	return ask(ctx, s.h, s.h.write, &call[shardapi.WriteRequest]{s.id, *req})
+	a, err := ask(ctx, s.h, s.h.write, &call[shardapi.WriteRequest]{s.id, *req})
+	if err != nil {
+		return nil, err
+	}
+	return a, parallel(len(a.Results), len(req.Edits))
 }
 
 // Read implements shardapi.Shard.
 func (s *remote) Read(ctx context.Context, req *shardapi.ReadRequest) (*shardapi.ReadResponse, error) {
-	return ask(ctx, s.h, s.h.read, &call[shardapi.ReadRequest]{s.id, *req})
+	a, err := ask(ctx, s.h, s.h.read, &call[shardapi.ReadRequest]{s.id, *req})
+	if err != nil {
+		return nil, err
+	}
+	return a, parallel(len(a.Answers), len(req.Queries))
 }
 
 // RevsDiff implements shardapi.Shard.
 func (s *remote) RevsDiff(ctx context.Context, req *shardapi.RevsDiffRequest) (*shardapi.RevsDiffResponse, error) {
-	return ask(ctx, s.h, s.h.revsDiff, &call[shardapi.RevsDiffRequest]{s.id, *req})
+	a, err := ask(ctx, s.h, s.h.revsDiff, &call[shardapi.RevsDiffRequest]{s.id, *req})
+	if err != nil {
+		return nil, err
+	}
+	return a, parallel(len(a.Diffs), len(req.IDs))
 }
 
 // WriteLocal implements shardapi.Shard.
@@ -194,18 +218,19 @@ func (s *remote) Unstage(ctx context.Context, ticket string) error {
 // Stage implements shardapi.Shard.
 func (s *remote) Stage(ctx context.Context, r io.Reader) (*shardapi.Staged, error) {
 	// Cancelling is the only way to tell the other side that the bytes end early.
-	ctx, cancel := context.WithCancel(ctx)
+	call, cancel := context.WithCancel(ctx)
 	defer cancel()
-	out := s.h.stage.CallClientStream(ctx)
+	out := s.h.stage.CallClientStream(call)
 	if s.h.secret != "" {
 		out.RequestHeader().Set(secretHeader, s.h.secret)
 	}
-	buf := make([]byte, chunkSize)
+	buf := chunks.Get().(*[chunkSize]byte)
+	defer chunks.Put(buf)
 	for {
-		n, err := io.ReadFull(r, buf)
-		done := err == io.EOF || err == io.ErrUnexpectedEOF
+		n, err := fill(r, buf[:])
+		done := err == io.EOF
 		if err != nil && !done {
-			return nil, err
+			return nil, fmt.Errorf("stage attachment: %w", err)
 		}
 		if serr := out.Send(&chunk{Copy: s.id, Data: buf[:n], Done: done}); serr != nil || done {
 			break // when sending fails, the answer says why

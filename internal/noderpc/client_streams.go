@@ -2,6 +2,7 @@ package noderpc
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"connectrpc.com/connect"
@@ -13,30 +14,55 @@ import (
 // incoming is a server stream with the means to end it: closing it cancels the
 // work on the other side.
 type incoming[M any] struct {
-	ctx    context.Context
+	ctx    context.Context // of the caller
+	call   context.Context // ends with Close
 	cancel context.CancelFunc
 	in     *connect.ServerStreamForClient[M]
+	end    error // once set, what next gives for ever
 }
 
+// errStreamClosed is what a reader gets after Close.
+var errStreamClosed = errors.New("noderpc: the stream is closed")
+
+// open begins a server stream.
 func open[Q, M any](ctx context.Context, h *Host, c *connect.Client[Q, M], q *Q) (*incoming[M], error) {
-	ctx, cancel := context.WithCancel(ctx)
-	in, err := c.CallServerStream(ctx, signed(h, q))
+	call, cancel := context.WithCancel(ctx)
+	in, err := c.CallServerStream(call, signed(h, q))
 	if err != nil {
 		cancel()
 		return nil, localError(ctx, err)
 	}
-	return &incoming[M]{ctx, cancel, in}, nil
+	return &incoming[M]{ctx: ctx, call: call, cancel: cancel, in: in}, nil
 }
 
-// next gives the next message, io.EOF at the end.
+// next gives the next message, io.EOF at the end. The end, good or bad, lets go of
+// the connection; a stream that was cut never ends with io.EOF, as connect's own
+// last message is missing.
 func (s *incoming[M]) next() (*M, error) {
-	if s.in.Receive() {
+	if s.end == nil && s.in.Receive() {
 		return s.in.Msg(), nil
 	}
-	if err := s.in.Err(); err != nil {
-		return nil, localError(s.ctx, err)
+	if s.end == nil {
+		switch err := s.in.Err(); {
+		case err == nil:
+			s.end = io.EOF
+		case s.call.Err() != nil && s.ctx.Err() == nil:
+			s.end = errStreamClosed
+		default:
+			s.end = localError(s.ctx, err)
+		}
+		_ = s.Close()
 	}
-	return nil, io.EOF
+	return nil, s.end
+}
+
+// first gives the first message, which every stream has.
+func (s *incoming[M]) first() (*M, error) {
+	m, err := s.next()
+	if err == io.EOF {
+		err = unreachable(errCut)
+	}
+	return m, err
 }
 
 // Close ends the stream.
@@ -52,23 +78,14 @@ func (s *remote) List(ctx context.Context, req *shardapi.ListRequest) (*shardapi
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := in.next()
+	m, err := in.first()
 	if err == nil && m.Head == nil {
-		err = &model.Error{Kind: model.KindUnavailable, Name: "nodedown", Reason: "A copy of the data cannot be reached.", Err: errCut}
+		err = errors.Join(unreachable(errCut), in.Close())
 	}
 	if err != nil {
-		return nil, nil, closing(in, err)
+		return nil, nil, err
 	}
 	return m.Head, &rowStream{in}, nil
-}
-
-// closing ends a stream that failed; an end where none was due is a cut.
-func closing[M any](in *incoming[M], err error) error {
-	_ = in.Close()
-	if err == io.EOF {
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }
 
 // rowStream is the rows of a List.
@@ -90,9 +107,9 @@ func (s *remote) Changes(ctx context.Context, req *shardapi.ChangesRequest) (sha
 		return nil, err
 	}
 	// The first message tells whether the copy answers at all.
-	first, err := in.next()
+	first, err := in.first()
 	if err != nil {
-		return nil, closing(in, err)
+		return nil, err
 	}
 	return &changeStream{incoming: in, first: first, seq: req.Since}, nil
 }
@@ -127,9 +144,9 @@ func (s *remote) OpenBlob(ctx context.Context, id model.BlobID, offset, length i
 	if err != nil {
 		return nil, err
 	}
-	m, err := in.next()
+	m, err := in.first()
 	if err != nil {
-		return nil, closing(in, err)
+		return nil, err
 	}
 	return &blobReader{incoming: in, data: m.Data, done: m.Done}, nil
 }
@@ -149,7 +166,7 @@ func (r *blobReader) Read(p []byte) (int, error) {
 		}
 		m, err := r.next()
 		if err == io.EOF {
-			err = io.ErrUnexpectedEOF // the last chunk says Done
+			err = unreachable(errCut) // the last chunk says Done
 		}
 		if err != nil {
 			return 0, err

@@ -3,6 +3,7 @@ package noderpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 
@@ -18,7 +19,10 @@ func NewHandler(host shardapi.Host, o Options) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts := []connect.HandlerOption{connect.WithCodec(c), connect.WithReadMaxBytes(o.maxMessage()), connect.WithCompression("gzip", nil, nil)}
+	opts := []connect.HandlerOption{
+		connect.WithCodec(c), connect.WithReadMaxBytes(o.maxMessage()), connect.WithSendMaxBytes(o.maxMessage()),
+		connect.WithCompression("gzip", nil, nil), // bodies are on their way to a fast neighbour
+	}
 	s := &service{host: host}
 	mux := http.NewServeMux()
 
@@ -141,10 +145,11 @@ func (s *service) openBlob(ctx context.Context, r *connect.Request[call[blobRequ
 		return wireError(err)
 	}
 	defer src.Close()
-	buf := make([]byte, chunkSize)
+	buf := chunks.Get().(*[chunkSize]byte)
+	defer chunks.Put(buf)
 	for {
-		n, err := io.ReadFull(src, buf)
-		done := err == io.EOF || err == io.ErrUnexpectedEOF
+		n, err := fill(src, buf[:])
+		done := err == io.EOF
 		if err != nil && !done {
 			return wireError(err)
 		}
@@ -159,7 +164,7 @@ func (s *service) openBlob(ctx context.Context, r *connect.Request[call[blobRequ
 
 func (s *service) stage(ctx context.Context, in *connect.ClientStream[chunk]) (*connect.Response[shardapi.Staged], error) {
 	if !in.Receive() {
-		return nil, wireError(errors.Join(errCut, in.Err()))
+		return nil, wireError(cutStage(in))
 	}
 	src := &stageReader{in: in, data: in.Msg().Data, done: in.Msg().Done}
 	staged, err := s.at(in.Msg().Copy).Stage(ctx, src)
@@ -170,7 +175,16 @@ func (s *service) stage(ctx context.Context, in *connect.ClientStream[chunk]) (*
 }
 
 // errCut is a stream of chunks that ended before its last one.
-var errCut = errors.New("noderpc: the stream of bytes was cut")
+var errCut = errors.New("noderpc: the stream was cut")
+
+// cutStage is the error of a Stage that ended early. It does not wrap what the
+// transport says: an io.EOF in there would look like the end of the bytes.
+func cutStage(in *connect.ClientStream[chunk]) error {
+	if err := in.Err(); err != nil {
+		return fmt.Errorf("%w: %v", errCut, err)
+	}
+	return errCut
+}
 
 // stageReader is the incoming chunks as a reader.
 type stageReader struct {
@@ -186,7 +200,7 @@ func (r *stageReader) Read(p []byte) (int, error) {
 			return 0, io.EOF
 		}
 		if !r.in.Receive() {
-			return 0, errors.Join(errCut, r.in.Err())
+			return 0, cutStage(r.in)
 		}
 		r.data, r.done = r.in.Msg().Data, r.in.Msg().Done
 	}

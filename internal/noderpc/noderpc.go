@@ -15,9 +15,11 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -34,7 +36,8 @@ type Options struct {
 	Secret string
 	// HTTPClient makes the calls; default NewHTTPClient(nil).
 	HTTPClient *http.Client
-	// MaxMessage bounds one message; default 512 MiB (a bulk write is one message).
+	// MaxMessage bounds one message, sent or received; default 512 MiB (a bulk
+	// write is one message). What is larger fails with KindTooLarge.
 	MaxMessage int
 }
 
@@ -97,8 +100,8 @@ type changesMessage struct {
 	Seq     uint64
 }
 
-// chunk is a piece of an attachment. Done marks the last one of a Stage: a stream
-// that ends without it was cut, and its bytes must not be taken for the whole.
+// chunk is a piece of an attachment. Done marks the last one: a stream that ends
+// without it was cut, and its bytes must not be taken for the whole.
 type chunk struct {
 	Copy shardapi.CopyID
 	Data []byte
@@ -114,6 +117,20 @@ type blobRequest struct {
 // chunkSize is how much of an attachment travels in one message.
 const chunkSize = 256 << 10
 
+// chunks are buffers of that size: most attachments are far smaller.
+var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
+
+// fill reads until buf is full. Unlike io.ReadFull it hands on the reader's own
+// error, so that io.ErrUnexpectedEOF (the source was cut) is not taken for its end.
+func fill(r io.Reader, buf []byte) (n int, err error) {
+	for n < len(buf) && err == nil {
+		var k int
+		k, err = r.Read(buf[n:])
+		n += k
+	}
+	return n, err
+}
+
 // codec is CBOR for connect. Ids are taken as the bytes they are: a bound of a
 // range need not be valid UTF-8.
 type codec struct {
@@ -121,7 +138,8 @@ type codec struct {
 	dec cbor.DecMode
 }
 
-func newCodec() (*codec, error) {
+// newCodec makes the codec, once: it is without state.
+var newCodec = sync.OnceValues(func() (*codec, error) {
 	enc, err := cbor.EncOptions{}.EncMode()
 	if err != nil {
 		return nil, fmt.Errorf("noderpc: %w", err)
@@ -135,7 +153,7 @@ func newCodec() (*codec, error) {
 		return nil, fmt.Errorf("noderpc: %w", err)
 	}
 	return &codec{enc, dec}, nil
-}
+})
 
 // Name implements connect.Codec.
 func (*codec) Name() string { return "cbor" }
@@ -176,27 +194,59 @@ func wireError(err error) error {
 	return ce
 }
 
-// localError undoes wireError.
+// localError undoes wireError. A caller who gave up hears why he did, as he would
+// from a copy in his own process, not how the transport put it.
 func localError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if cerr := ctx.Err(); cerr != nil {
-		return cerr
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	var ce *connect.Error
-	if errors.As(err, &ce) {
-		if text := ce.Meta().Get(errorHeader); text != "" {
-			data, derr := base64.StdEncoding.DecodeString(text)
-			e := &model.Error{}
-			if derr == nil && cbor.Unmarshal(data, e) == nil {
-				return e
-			}
+	if !errors.As(err, &ce) {
+		return unreachable(err)
+	}
+	if text := ce.Meta().Get(errorHeader); text != "" {
+		e, derr := decodeError(text)
+		if derr != nil {
+			return unreachable(errors.Join(err, derr))
 		}
-		if ce.Code() == connect.CodeInternal && connect.IsWireError(err) {
+		return e
+	}
+	switch ce.Code() {
+	case connect.CodeInternal:
+		if connect.IsWireError(err) {
 			return fmt.Errorf("on another node: %w", err)
 		}
+	case connect.CodeResourceExhausted:
+		return &model.Error{Kind: model.KindTooLarge, Name: "too_large", Reason: "The request or its answer is larger than nodes may send each other.", Err: err}
+	case connect.CodeDeadlineExceeded:
+		// The deadline travels with the call, and the other clock may be first.
+		if _, set := ctx.Deadline(); set {
+			return context.DeadlineExceeded
+		}
 	}
+	return unreachable(err)
+}
+
+// decodeError reads the header of an error. Like ids, its words are taken as the
+// bytes they are.
+func decodeError(text string) (*model.Error, error) {
+	data, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, err
+	}
+	c, err := newCodec()
+	if err != nil {
+		return nil, err
+	}
+	e := new(model.Error)
+	return e, c.Unmarshal(data, e)
+}
+
+// unreachable is the error of a copy that did not answer, or not to the end.
+func unreachable(err error) *model.Error {
 	return &model.Error{Kind: model.KindUnavailable, Name: "nodedown", Reason: "A copy of the data cannot be reached.", Err: err}
 }
 
@@ -219,21 +269,53 @@ func permit(secret string, next http.Handler) http.Handler {
 	})
 }
 
+// What keeps a connection between nodes healthy.
+const (
+	dialTimeout = 5 * time.Second
+	// A peer that has gone without a word is noticed by pings: without them a
+	// stream from it would wait for ever.
+	pingAfter   = 15 * time.Second
+	pingTimeout = 10 * time.Second
+	// The client's window of a connection is 1 GiB. With at most maxStreams
+	// streams of streamWindow each, readers that have stopped reading cannot use
+	// it up, and so cannot hold up the other calls on the connection.
+	maxStreams   = 1000
+	streamWindow = 1 << 20
+	// connWindow is the server's window for requests, just under what net/http takes.
+	connWindow = 4<<20 - 1
+)
+
 // NewHTTPClient makes a client for HTTP/2 without TLS. dial may be nil.
 func NewHTTPClient(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *http.Client {
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
 	var p http.Protocols
 	p.SetUnencryptedHTTP2(true)
 	return &http.Client{Transport: &http.Transport{
-		Protocols:       &p,
-		DialContext:     dial,
-		IdleConnTimeout: 90 * time.Second,
+		Protocols:          &p,
+		DialContext:        dial,
+		IdleConnTimeout:    90 * time.Second,
+		DisableCompression: true,
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerStream: streamWindow,
+			SendPingTimeout:           pingAfter,
+			PingTimeout:               pingTimeout,
+		},
 	}}
 }
 
-// NewHTTPServer makes a server that speaks HTTP/2 without TLS.
+// NewHTTPServer makes a server that speaks HTTP/2 without TLS, and nothing else:
+// a browser, which another page could send here, does not speak it.
 func NewHTTPServer(h http.Handler) *http.Server {
 	var p http.Protocols
-	p.SetHTTP1(true)
 	p.SetUnencryptedHTTP2(true)
-	return &http.Server{Handler: h, Protocols: &p, ReadHeaderTimeout: 10 * time.Second}
+	return &http.Server{Handler: h, Protocols: &p, ReadHeaderTimeout: 10 * time.Second,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams:          maxStreams,
+			MaxReceiveBufferPerStream:     streamWindow,
+			MaxReceiveBufferPerConnection: connWindow,
+			SendPingTimeout:               pingAfter,
+			PingTimeout:                   pingTimeout,
+		}}
 }
