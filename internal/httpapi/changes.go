@@ -199,7 +199,7 @@ func (c *changesAnswer) live() error {
 		return err
 	}
 	if err := c.scan(sc, nil); err != nil {
-		return err
+		return c.interrupted(sc, err)
 	}
 	if c.left == 0 || c.feed.kind == feedLongpoll && c.feed.rows > 0 {
 		return c.finish(c.rq.ctx(), sc)
@@ -265,15 +265,25 @@ func (c *changesAnswer) follow(o changes.FeedOptions) error {
 			return c.finish(ctx, fl)
 		case errors.Is(err, model.ErrDBNotFound):
 			return f.finish(c.lastSeq(fl), 0) // deleted: this is the last of it
-		case ctx.Err() != nil:
-			// The server stops, or the listener has gone and does not mind.
-			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-			defer cancel()
-			return c.finish(end, fl)
 		default:
-			return err
+			return c.interrupted(fl, err)
 		}
 	}
+}
+
+// stopPatience is how long the end of a feed may take when the server stops.
+const stopPatience = time.Second
+
+// interrupted ends a live feed in good order when the server stops. (Or when the
+// listener has gone, which looks the same and does no harm.) Other errors stay.
+func (c *changesAnswer) interrupted(src rowSource, err error) error {
+	ctx := c.rq.ctx()
+	if ctx.Err() == nil || c.feed.err != nil {
+		return err
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+	defer cancel()
+	return c.finish(end, src)
 }
 
 // finish ends a live feed.
