@@ -1,0 +1,113 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+
+	"github.com/divandb/divan/internal/auth"
+	"github.com/divandb/divan/internal/cluster"
+	"github.com/divandb/divan/internal/config"
+	"github.com/divandb/divan/internal/httpapi"
+)
+
+// adminSetting is the name under which the registry keeps the administrators:
+// the whole service has the same ones.
+const adminSetting = "admins"
+
+// adminStore keeps the administrators in the registry.
+type adminStore struct{ registry cluster.Registry }
+
+// storedAdmin is the form on disk. Divan alone writes it.
+type storedAdmin struct {
+	Name string `json:"name"`
+	Hash string `json:"hash"`
+}
+
+// LoadAdmins implements auth.Store.
+func (s adminStore) LoadAdmins() ([]auth.Admin, error) {
+	stored, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	list := make([]auth.Admin, len(stored))
+	for i, a := range stored {
+		list[i] = auth.Admin(a)
+	}
+	return list, nil
+}
+
+// SaveAdmin implements auth.Store. auth.Service calls it one at a time.
+func (s adminStore) SaveAdmin(a auth.Admin) error {
+	list, err := s.read()
+	if err != nil {
+		return err
+	}
+	if at := slices.IndexFunc(list, func(o storedAdmin) bool { return o.Name == a.Name }); at >= 0 {
+		list[at] = storedAdmin(a)
+	} else {
+		list = append(list, storedAdmin(a))
+	}
+	data, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	return s.registry.SetSetting(context.Background(), adminSetting, data)
+}
+
+func (s adminStore) read() ([]storedAdmin, error) {
+	data, ok := s.registry.Setting(adminSetting)
+	if !ok {
+		return nil, nil
+	}
+	var list []storedAdmin
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fmt.Errorf("the stored list of administrators: %w", err)
+	}
+	return list, nil
+}
+
+// authenticator gives httpapi what auth knows. The two packages do not know each
+// other.
+type authenticator struct{ service *auth.Service }
+
+// Authenticate implements httpapi.Authenticator.
+func (a authenticator) Authenticate(r *http.Request) (httpapi.Principal, error) {
+	id, err := a.service.Authenticate(r)
+	return httpapi.Principal{Name: id.Name, ServerAdmin: id.Admin}, err
+}
+
+// generatedAdmin is the name of the administrator that a first start makes.
+const generatedAdmin = "admin"
+
+// passwordLength gives 120 bits: rand.Text has 5 per character.
+const passwordLength = 24
+
+// ensureAdmin sets the administrator that was configured, or makes one when there
+// is none at all: nobody is ever an administrator without a password.
+func ensureAdmin(service *auth.Service, want config.Credentials, stdout io.Writer) error {
+	if want.Name != "" {
+		return service.SetAdmin(want.Name, want.Password)
+	}
+	if service.Admins() > 0 {
+		return nil
+	}
+	if stdout == nil {
+		return errors.New("there is no administrator, and nowhere to show the password of a new one")
+	}
+	password := rand.Text()[:passwordLength]
+	// Shown first, stored then: a stop in between leaves no account whose password
+	// nobody has seen.
+	_, err := fmt.Fprintf(stdout, "This is the first start and no administrator was given, so one was made.\n"+
+		"The password is shown only now; --admin name:password sets another one.\n"+
+		"  name:     %s\n  password: %s\n", generatedAdmin, password)
+	if err != nil {
+		return fmt.Errorf("show the generated password: %w", err)
+	}
+	return service.SetAdmin(generatedAdmin, password)
+}

@@ -1,0 +1,283 @@
+// Package server builds a node from its configuration, starts its parts from the
+// bottom up and stops them in reverse. It is the only place that knows all of
+// them, and the only one that turns settings into their Options.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/divandb/divan/internal/auth"
+	"github.com/divandb/divan/internal/changes"
+	"github.com/divandb/divan/internal/cluster"
+	"github.com/divandb/divan/internal/config"
+	"github.com/divandb/divan/internal/coordinator"
+	"github.com/divandb/divan/internal/httpapi"
+	"github.com/divandb/divan/internal/kv"
+	"github.com/divandb/divan/internal/model"
+	"github.com/divandb/divan/internal/shardapi"
+	"github.com/divandb/divan/internal/shardhost"
+)
+
+// What net/http is bounded by. Bodies have no deadline: an attachment may take
+// its time.
+const (
+	readHeaderTimeout = 30 * time.Second
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 64 << 10
+	// abandonAfter is how long handlers get to return once their connections were
+	// cut at the end of a stop.
+	abandonAfter = 5 * time.Second
+)
+
+// Options is what a Server is made of beside its configuration. The zero value is
+// good.
+type Options struct {
+	// Stdout gets the password of a first start. Default: nowhere, and then a first
+	// start without an administrator fails.
+	Stdout io.Writer
+	// Log gets what happens. Default: nowhere.
+	Log *slog.Logger
+	// OnFatal is called once when the store failed and takes no more writes. The
+	// process should end: a restart recovers. Default: a log line.
+	OnFatal func(error)
+	// Auth is for tests, which cannot wait for real hashes.
+	Auth auth.Options
+	// FS and FreeSpace are for tests: see kv.Options.
+	FS        kv.FS
+	FreeSpace func() (int64, error)
+	// CompactEvery is for tests, which cannot wait for the next look at the copies:
+	// see shardhost.Options.
+	CompactEvery time.Duration
+}
+
+// Server is a running node.
+type Server struct {
+	cfg      config.Config
+	log      *slog.Logger
+	listener net.Listener
+	http     *http.Server
+	requests *requests
+	cancel   context.CancelFunc // of everything that runs on behalf of a request
+	served   chan error
+
+	compactEvery time.Duration
+
+	// closers undo the start, last first.
+	closers []func() error
+}
+
+// Start opens the data directory and serves. Nothing is left open when it fails,
+// and its errors are fit to be shown to an operator.
+func Start(ctx context.Context, cfg config.Config, o Options) (s *Server, err error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s = &Server{cfg: cfg, log: o.Log, served: make(chan error, 1), compactEvery: o.CompactEvery}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.closeParts())
+			s = nil
+		}
+	}()
+	if err := prepareDataDir(cfg.Data); err != nil {
+		return s, err
+	}
+	store, err := s.openStore(o)
+	if err != nil {
+		return s, err
+	}
+	registry, nodes, err := s.openShards(ctx, store)
+	if err != nil {
+		return s, err
+	}
+	users, err := auth.New(adminStore{registry}, o.Auth)
+	if err != nil {
+		return s, err
+	}
+	// The port is taken before a password is made: a first start that fails has
+	// shown none.
+	s.listener, err = net.Listen("tcp", cfg.Addr)
+	if err != nil {
+		return s, fmt.Errorf("cannot listen: %w", err)
+	}
+	s.closers = append(s.closers, func() error { return ignoreClosed(s.listener.Close()) })
+	if err := ensureAdmin(users, cfg.Admin, o.Stdout); err != nil {
+		return s, err
+	}
+	s.serve(s.api(registry, nodes, users))
+	return s, nil
+}
+
+// openStore opens the store of documents.
+func (s *Server) openStore(o Options) (*kv.Store, error) {
+	store, err := kv.Open(filepath.Join(s.cfg.Data, "store"), kv.Options{
+		FS:         o.FS,
+		CacheBytes: s.cfg.Cache,
+		MinFree:    s.cfg.MinFree,
+		FreeSpace:  o.FreeSpace,
+		Logger:     s.log,
+		OnFatal: func(err error) {
+			s.log.Error("the store failed and takes no more writes", "error", err)
+			if o.OnFatal != nil {
+				o.OnFatal(err)
+			}
+		},
+	})
+	if err != nil {
+		if model.KindOf(err) == model.KindUnavailable {
+			return nil, fmt.Errorf("the data directory %s is in use by another process", s.cfg.Data)
+		}
+		return nil, err
+	}
+	s.closers = append(s.closers, store.Close)
+	return store, nil
+}
+
+// openShards opens this node's copies and the registry that knows them.
+func (s *Server) openShards(ctx context.Context, store *kv.Store) (*cluster.Local, coordinator.Nodes, error) {
+	// The copies tell the registry of their writes and the registry asks the copies
+	// for their sequences at its start, so one of them must be named late.
+	var registry atomic.Pointer[cluster.Local]
+	host, err := shardhost.New(store, s.cfg.Data, shardhost.Options{
+		CompactEvery: s.compactEvery,
+		CompactGrace: orNone(s.cfg.CompactGrace),
+		CompactBytes: s.cfg.CompactAt,
+		Logger:       s.log,
+		OnUpdate: func(id shardapi.CopyID, seq uint64) {
+			if r := registry.Load(); r != nil {
+				r.Touched(id, seq)
+			}
+		},
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	s.closers = append(s.closers, host.Close)
+	local, err := cluster.Open(ctx, store, cluster.Options{
+		Node:    s.cfg.NodeName,
+		Account: s.cfg.Account,
+		Q:       s.cfg.DefaultQ,
+		N:       s.cfg.DefaultN,
+		Drop:    host.Drop,
+		CopySeq: host.CopySeq,
+		Logger:  s.log,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	registry.Store(local)
+	s.closers = append(s.closers, func() error { local.Close(); return nil })
+	if !s.cfg.ShardRPC {
+		return local, oneNode{host}, nil
+	}
+	remote, stop, err := loopback(host, s.log)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.closers = append(s.closers, stop)
+	return local, oneNode{remote}, nil
+}
+
+// api builds the outside.
+func (s *Server) api(registry cluster.Registry, nodes coordinator.Nodes, users *auth.Service) http.Handler {
+	coord := coordinator.New(registry, nodes, coordinator.Options{})
+	return httpapi.New(httpapi.Options{
+		Registry:    registry,
+		Coordinator: coord,
+		Changes:     changes.New(coord, changes.Options{}),
+		Auth:        authenticator{users},
+		Log:         s.log,
+		Limits: httpapi.Limits{
+			MaxURL:        s.cfg.MaxURL,
+			MaxBody:       s.cfg.MaxRequest,
+			MaxDocument:   s.cfg.MaxDocument,
+			MaxAttachment: s.cfg.MaxAttachment,
+		},
+		UUID:       registry.UUID(),
+		Version:    Version,
+		Build:      Build(),
+		Account:    registry.Account(),
+		DefaultQ:   s.cfg.DefaultQ,
+		DefaultN:   s.cfg.DefaultN,
+		DiskFormat: formatVersion,
+	})
+}
+
+// serve begins to answer.
+func (s *Server) serve(api http.Handler) {
+	s.requests = newRequests(api)
+	var base context.Context
+	base, s.cancel = context.WithCancel(context.Background())
+	s.http = &http.Server{
+		Handler:           s.requests,
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+	}
+	go func() { s.served <- s.http.Serve(s.listener) }()
+}
+
+// Addr is where the server listens.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// Failed gives the error that ended the serving by itself, once.
+func (s *Server) Failed() <-chan error { return s.served }
+
+// Shutdown stops: no new connections, feeds end, running requests may finish
+// until ctx ends and are cut then, and the parts are closed in reverse order.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.requests.end()
+	err := s.http.Shutdown(ctx)
+	s.cancel()
+	if err != nil {
+		s.log.Warn("requests did not end in time and were cut", "error", err)
+		if err := s.http.Close(); err != nil {
+			s.log.Warn("closing connections", "error", err)
+		}
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonAfter)
+	defer cancel()
+	if !s.requests.wait(last) {
+		// Closing the store under a reader would be worse than not closing it: what
+		// was acknowledged is on the disk either way.
+		return errors.New("a request did not end; the store is left as after a crash, which loses nothing")
+	}
+	return s.closeParts()
+}
+
+// closeParts undoes the start.
+func (s *Server) closeParts() error {
+	var errs []error
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		errs = append(errs, s.closers[i]())
+	}
+	s.closers = nil
+	return errors.Join(errs...)
+}
+
+// orNone says "none" to a part for which zero means its default.
+func orNone(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
+}
+
+// ignoreClosed leaves out the error of a listener that net/http closed already.
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
