@@ -101,6 +101,8 @@ func readBulkGet(body []byte, view *docView, latest bool) ([]bulkGetItem, error)
 				it.err = model.ErrRevFormat
 			}
 			it.query.Revs = []model.Rev{rev}
+		} else {
+			it.query.AllLeaves = true // conflicts too: a backup must not lose them
 		}
 		if v, ok := rawjson.Get(doc, "atts_since"); ok && string(v) != "null" {
 			revs, err := parseRevs(v)

@@ -31,7 +31,7 @@ const gzipFrom = 1400
 // jsonHeaders sets what every JSON answer has.
 func (rq *request) jsonHeaders() {
 	h := rq.w.Header()
-	if rq.accepts(typeJSON) {
+	if rq.accepts(typeJSON) || rq.carriesBytes() && !rq.accepts("text/plain") {
 		h["Content-Type"] = headerJSON
 	} else {
 		h["Content-Type"] = headerPlain
@@ -39,6 +39,13 @@ func (rq *request) jsonHeaders() {
 	if h["Cache-Control"] == nil {
 		h["Cache-Control"] = headerMustRevalidate
 	}
+}
+
+// carriesBytes tells whether the request brings something else than JSON: an
+// attachment, or a document in parts. Clients that name no type they accept then
+// (nano is one) still read the answer only if it says it is JSON.
+func (rq *request) carriesBytes() bool {
+	return rq.method == http.MethodPut && (rq.param("att") != "" || isMultipartRelated(rq.r.Header.Get("Content-Type")))
 }
 
 // json answers with a whole body and the newline that clients of this protocol
