@@ -2,9 +2,6 @@ package httpapi
 
 import (
 	"io"
-	"mime"
-	"mime/multipart"
-	"strings"
 
 	"github.com/divandb/divan/internal/cluster"
 	"github.com/divandb/divan/internal/document"
@@ -12,83 +9,6 @@ import (
 	"github.com/divandb/divan/internal/rawjson"
 	"github.com/divandb/divan/internal/shardapi"
 )
-
-// errMultipart is the answer to a multipart body that cannot be taken apart.
-func errMultipart(reason string) *model.Error {
-	return model.BadRequest("The multipart body cannot be read: " + reason)
-}
-
-// partReader takes a multipart body apart as it comes in: the library's reader
-// holds no more of a part than its buffer, takes lines that end in LF as well as
-// CR LF, and bounds the headers of a part.
-type partReader struct {
-	from  *multipart.Reader
-	limit int // parts that may still come
-}
-
-// newPartReader reads the boundary from the Content-Type. A part more than limit
-// is an error.
-func newPartReader(contentType string, body io.Reader, limit int) (*partReader, error) {
-	_, params, err := mime.ParseMediaType(contentType)
-	if err != nil || params["boundary"] == "" || len(params["boundary"]) > 200 {
-		return nil, errMultipart("its Content-Type has no proper boundary.")
-	}
-	return &partReader{from: multipart.NewReader(body, params["boundary"]), limit: limit}, nil
-}
-
-// next gives the next part; what is left of the one before is passed over. After
-// the last one, whose end must be marked, it gives io.EOF.
-func (p *partReader) next() (*part, error) {
-	raw, err := p.from.NextRawPart()
-	if err == io.EOF { // exactly: a wrapped one is a body that stops without its end mark
-		return nil, io.EOF
-	}
-	if err != nil {
-		if model.KindOf(err) != model.KindInternal {
-			return nil, err
-		}
-		return nil, errMultipart("it is malformed, or ends before its last boundary.")
-	}
-	if p.limit == 0 {
-		return nil, errMultipart("it has more parts than it should.")
-	}
-	p.limit--
-	return &part{raw: raw}, nil
-}
-
-// part is one part of a multipart body.
-type part struct {
-	raw *multipart.Part
-}
-
-// Read gives the bytes of the part. A body that stops inside it is an error that
-// nobody can take for an end.
-func (p *part) Read(b []byte) (int, error) {
-	n, err := p.raw.Read(b)
-	if err != nil && err != io.EOF && model.KindOf(err) == model.KindInternal {
-		err = errBodyCut
-	}
-	return n, err
-}
-
-// disposition gives a parameter of the Content-Disposition header, "" if it is not
-// there. (The library's own cuts directories off file names, which are part of the
-// name here.)
-func (p *part) disposition(name string) string {
-	_, params, err := mime.ParseMediaType(p.raw.Header.Get("Content-Disposition"))
-	if err != nil {
-		return ""
-	}
-	return params[name]
-}
-
-// contentType gives the type of the part.
-func (p *part) contentType() string {
-	if t := strings.TrimSpace(p.raw.Header.Get("Content-Type")); t != "" {
-		return t
-	}
-	return document.DefaultContentType
-}
 
 // readPart reads a whole part, of at most limit bytes, into memory that counts
 // against the budget of all requests. release gives it back.

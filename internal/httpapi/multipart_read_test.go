@@ -38,6 +38,7 @@ func FuzzMultipartRelated(f *testing.F) {
 	f.Add([]byte("\r\n--bn"), []byte("--bnd"), "", true)
 	f.Add([]byte("--bnd\r\n\r\nx\r\n--bnd--"), []byte("\r\n--bnd"), "A: b", false)
 	f.Add([]byte(""), bytes.Repeat([]byte("\r\n--bnd-\r"), 1000), "X:", true)
+	f.Add([]byte("0"), []byte("0"), "AAAA:", false)
 	f.Fuzz(func(t *testing.T, one, two []byte, header string, lf bool) {
 		for _, raw := range [][]byte{one, append(append([]byte("--bnd\r\n\r\n"), one...), two...)} {
 			total := 0
@@ -71,8 +72,8 @@ func FuzzMultipartRelated(f *testing.F) {
 		if _, err := readAllParts(strings.NewReader(body), 1); err == nil {
 			t.Fatal("a part more than allowed was taken")
 		}
-		for _, cut := range []int{len(body) - 1, len(body) - 2, len(body) - 7 - len(newline), len(body) / 2} {
-			if parts, err := readAllParts(strings.NewReader(body[:max(cut, 0)]), 2); err == nil {
+		for _, cut := range []int{len(body) - 1, len(body) - 2, len(body) - 7 - len(newline), len(body) / 2, len(one) + 14, len(one) + 17 + len(header)} {
+			if parts, err := readAllParts(strings.NewReader(body[:min(max(cut, 0), len(body)-1)]), 2); err == nil {
 				t.Fatalf("cut at %d of %q passes for %q", cut, body, parts)
 			}
 		}
