@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -338,5 +339,30 @@ func TestPartitions(t *testing.T) {
 		if r := s.Do(t, "GET", plain+path, nil).Want(400); r.Str("reason") != "database is not partitioned" {
 			t.Errorf("%s: %s", path, r.Body)
 		}
+	}
+}
+
+// Who leaves in the middle of an answer is no fault: nothing in the log, and the
+// server stops without waiting for them.
+func TestClientLeaves(t *testing.T) {
+	t.Parallel()
+	s := testserver.Start(t, testserver.Config(asItIs))
+	s.Do(t, "PUT", "/db", nil).Want(201)
+	docs := make([]string, 200)
+	for i := range docs {
+		docs[i] = fmt.Sprintf(`{"_id":"d%d","text":%q}`, i, strings.Repeat("x", 100_000))
+	}
+	s.Do(t, "POST", "/db/_bulk_docs", `{"docs":[`+strings.Join(docs, ",")+`]}`).Want(201)
+	for _, path := range []string{"/db/_all_docs?include_docs=true", "/db/_changes?include_docs=true", "/db/_changes?feed=continuous&include_docs=true", "/db/_changes?feed=longpoll&since=now", "/_db_updates?feed=continuous"} {
+		ctx, cancel := context.WithCancel(context.Background())
+		res := s.Stream(t, ctx, "GET", path, nil)
+		if _, err := res.Body.Read(make([]byte, 10)); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		cancel()
+	}
+	s.Stop(t)
+	if log := s.Log(); strings.Contains(log, "failed") || strings.Contains(log, "ERROR") {
+		t.Errorf("the log speaks of it:\n%s", log)
 	}
 }
