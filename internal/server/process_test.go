@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/divandb/divan/internal/testserver"
 )
 
@@ -284,6 +286,40 @@ func TestStopCutsARequestThatHangs(t *testing.T) {
 	if err := <-failed; err == nil {
 		t.Error("the request that was cut was answered")
 	}
+}
+
+// A disk that refuses writes ends the process with a status of its own, and the
+// next start has everything that was acknowledged.
+func TestFailedWriteEndsTheProcess(t *testing.T) {
+	t.Parallel()
+	p := testserver.StartProcess(t)
+	p.Do(t, "PUT", "/db", nil).Want(201)
+	// Files may grow to 1 MB from now on.
+	limit := unix.Rlimit{Cur: 1 << 20, Max: unix.RLIM_INFINITY}
+	if err := unix.Prlimit(p.PID, unix.RLIMIT_FSIZE, &limit, nil); err != nil {
+		t.Fatal(err)
+	}
+	body := `{"x":"` + strings.Repeat("0123456789", 30_000) + `"}`
+	var acknowledged []string
+	for i := range 100 {
+		id := fmt.Sprint("doc-", i)
+		r, err := p.Try(t.Context(), "PUT", "/db/"+id, body)
+		if err != nil || r.Status >= 500 {
+			break
+		}
+		acknowledged = append(acknowledged, id)
+	}
+	if status := p.Wait(); status != 75 {
+		t.Errorf("exit status %d", status)
+	}
+	if len(acknowledged) == 0 || len(acknowledged) == 100 {
+		t.Errorf("%d writes were acknowledged", len(acknowledged))
+	}
+	p.Restart()
+	for _, id := range acknowledged {
+		p.Do(t, "GET", "/db/"+id, nil).Want(200)
+	}
+	p.Do(t, "PUT", "/db/after", body).Want(201)
 }
 
 func TestLogsHoldNoCredentials(t *testing.T) {
