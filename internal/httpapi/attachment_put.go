@@ -274,7 +274,10 @@ func deleteAttachment(a *API, rq *request) error {
 	if err != nil {
 		return err
 	}
-	if err := a.mustExist(rq, db, id, rev); err != nil {
+	switch err := a.mustExist(rq, db, id, rev); {
+	case err == model.ErrMissing && !rev.IsZero():
+		return errMissingRev // an edit of something that is not there, as the peer sees it
+	case err != nil:
 		return err
 	}
 	doc, err := a.editedDocument(rq, db, id, rev)

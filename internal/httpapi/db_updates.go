@@ -168,11 +168,11 @@ func (u *updatesAnswer) wait() (again bool, err error) {
 func (u *updatesAnswer) put(ev cluster.Event) error {
 	f := u.feed
 	f.startRow()
-	f.buf = append(f.buf, `{"dbname":`...)
+	f.buf = append(f.buf, `{"db_name":`...)
 	from := len(f.buf)
 	f.buf = rawjson.AppendString(f.buf, ev.Name)
 	to := len(f.buf)
-	f.buf = append(f.buf, `,"db_name":`...)
+	f.buf = append(f.buf, `,"dbname":`...)
 	f.buf = append(f.buf, f.buf[from:to]...)
 	f.buf = append(f.buf, `,"type":"`...)
 	f.buf = append(f.buf, ev.Type.String()...)

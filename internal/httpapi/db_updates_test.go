@@ -123,7 +123,7 @@ func TestDBUpdatesLayout(t *testing.T) {
 	t.Parallel()
 	s := testserver.Start(t, testserver.Config(asItIs))
 	row := func(name, kind string) string {
-		return `{"dbname":"` + name + `","db_name":"` + name + `","type":"` + kind + `","account":"divan","seq":"T"}`
+		return `{"db_name":"` + name + `","dbname":"` + name + `","type":"` + kind + `","account":"divan","seq":"T"}`
 	}
 	system := []string{row("_replicator", "created"), row("_users", "created")}
 	r := s.Do(t, "GET", "/_db_updates", nil).Want(200)

@@ -68,7 +68,9 @@ func (c *Copy) applyLocal(e *shardapi.LocalEdit) (rev model.Rev, p pending, refu
 	if e.Deleted && !found {
 		return rev, p, true, model.ErrMissing
 	}
-	if !e.Replicated && (found && e.Rev != localRev(n) || !found && !e.Rev.IsZero() && e.Rev != localRev(0)) {
+	// The peer never checks: a writer who names no revision overwrites. One who names
+	// the wrong one has missed a write and is told so.
+	if !e.Replicated && !e.Rev.IsZero() && e.Rev != localRev(n) {
 		return rev, p, true, model.ErrConflict
 	}
 	b := c.store.NewBatch()

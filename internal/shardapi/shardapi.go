@@ -171,8 +171,8 @@ type RevsDiffResponse struct {
 }
 
 // LocalEdit writes a _local document. ID includes "_local/". Rev is the revision
-// the writer saw (zero for a create or to overwrite blindly as CouchDB allows:
-// a missing rev on an existing document is a conflict); Replicated skips the check.
+// the writer saw; zero overwrites whatever is there, as the peers do. A Rev that is
+// not the present one is a conflict; Replicated skips the check.
 type LocalEdit struct {
 	ID         string
 	Rev        model.Rev

@@ -58,7 +58,7 @@ func localLife(t *trial) {
 	}
 }
 
-// The revision the writer saw must be the present one; nothing else gets through.
+// A revision that is not the present one is a conflict; none at all overwrites.
 func localConflicts(t *trial) {
 	write := func(e shardapi.LocalEdit) error {
 		e.ID = "_local/c"
@@ -69,13 +69,13 @@ func localConflicts(t *trial) {
 	t.is(write(shardapi.LocalEdit{Rev: local("3")}), model.ErrConflict)
 	t.is(write(shardapi.LocalEdit{Deleted: true}), model.ErrMissing)
 	t.no(write(shardapi.LocalEdit{}))
-	t.is(write(shardapi.LocalEdit{}), model.ErrConflict)
-	t.is(write(shardapi.LocalEdit{Rev: local("2")}), model.ErrConflict)
-	t.is(write(shardapi.LocalEdit{Rev: local("2"), Deleted: true}), model.ErrConflict)
-	t.no(write(shardapi.LocalEdit{Rev: local("1")}))
+	t.no(write(shardapi.LocalEdit{}))
+	t.is(write(shardapi.LocalEdit{Rev: local("1")}), model.ErrConflict)
+	t.is(write(shardapi.LocalEdit{Rev: local("3"), Deleted: true}), model.ErrConflict)
+	t.no(write(shardapi.LocalEdit{Rev: local("2")}))
 	d, err := t.shard.ReadLocal(t.ctx, "_local/c")
 	t.no(err)
-	if d.Rev != local("2") {
+	if d.Rev != local("3") {
 		t.Fatalf("read %+v", d)
 	}
 	ctx, cancel := context.WithCancel(t.ctx)
