@@ -149,7 +149,7 @@ func TestAttachmentRevisions(t *testing.T) {
 		{"DELETE", "/d/a", nil, 409, "conflict", "Document update conflict."},
 		{"DELETE", "/d/a?rev=" + unknown, nil, 409, "not_found", "missing_rev"},
 		{"DELETE", "/d/none?rev=" + rev1, nil, 404, "not_found", "Document is missing attachment"},
-		{"DELETE", "/none/a?rev=" + rev1, nil, 404, "not_found", "missing"},
+		{"DELETE", "/none/a?rev=" + rev1, nil, 409, "not_found", "missing_rev"},
 		{"GET", "/d/none", nil, 404, "not_found", "Document is missing attachment"},
 		{"GET", "/none/a", nil, 404, "not_found", "missing"},
 		{"GET", "/d/a?rev=" + unknown, nil, 404, "not_found", "missing"},
