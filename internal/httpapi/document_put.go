@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"strings"
 
@@ -165,7 +166,8 @@ func (a *API) stageInline(rq *request, db *cluster.Database, p *document.Parsed,
 func (a *API) unstage(rq *request, db *cluster.Database, edit *model.Edit) {
 	for i := range edit.Atts {
 		if t := edit.Atts[i].Staged; t != "" {
-			if err := a.Coordinator.Unstage(rq.ctx(), db, edit.ID, t); err != nil {
+			// The client may be the reason that nothing is written, and gone.
+			if err := a.Coordinator.Unstage(context.WithoutCancel(rq.ctx()), db, edit.ID, t); err != nil {
 				// The copy removes it by itself after a while.
 				a.Log.Debug("unstage", "request", rq.id, "error", err)
 			}
