@@ -54,6 +54,8 @@ type Options struct {
 	// FS and FreeSpace are for tests: see kv.Options.
 	FS        kv.FS
 	FreeSpace func() (int64, error)
+	// NoSync is for tests, which show that they notice what it loses.
+	NoSync bool
 	// CompactEvery is for tests, which cannot wait for the next look at the copies:
 	// see shardhost.Options.
 	CompactEvery time.Duration
@@ -124,6 +126,7 @@ func (s *Server) openStore(o Options) (*kv.Store, error) {
 		CacheBytes: s.cfg.Cache,
 		MinFree:    s.cfg.MinFree,
 		FreeSpace:  o.FreeSpace,
+		NoSync:     o.NoSync,
 		Logger:     s.log,
 		OnFatal: func(err error) {
 			s.log.Error("the store failed and takes no more writes", "error", err)
