@@ -178,6 +178,24 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// The table of settings in the README is true.
+func TestReadmeListsTheSettings(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range table(new(Config)) {
+		row := "| `" + s.name + "` | "
+		if s.fallback != "" {
+			row += "`" + s.fallback + "` "
+		}
+		if strings.Contains(string(readme), row+"|") == s.hidden {
+			t.Errorf("README: a row that begins with %q: want %v", row, !s.hidden)
+		}
+	}
+}
+
 func FuzzSize(f *testing.F) {
 	for _, s := range []string{"0", "8000000", "1GiB", "64 kB", "-1", "9223372036854775807B", "1TiBB", ""} {
 		f.Add(s)

@@ -12,8 +12,15 @@ import (
 // Version is Divan's own; httpapi.ProtocolVersion is that of the interface.
 const Version = "0.1.0"
 
-// Build names the commit this binary was built from, as the Go tool noted it.
+// commit is set by the Makefile (-ldflags -X), as the Go tool does not always note
+// it.
+var commit string
+
+// Build names the commit that this binary was built from.
 func Build() string {
+	if commit != "" {
+		return commit
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
