@@ -2,7 +2,6 @@ package shard
 
 import (
 	"context"
-	"crypto/md5"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -15,14 +14,12 @@ import (
 	"syscall"
 	"time"
 
-	"lukechampine.com/blake3"
-
 	"github.com/divandb/divan/internal/model"
 	"github.com/divandb/divan/internal/shardapi"
 )
 
-// stageBuffer is how much of an attachment is in memory at a time. Larger pieces
-// make the hash faster (it works on many blocks side by side) and system calls rarer.
+// stageBuffer is how much of an attachment is in memory at a time: much, so that
+// system calls are rare, and a multiple of hashPiece, so that the hash gets whole ones.
 const stageBuffer = 256 << 10
 
 var stageBuffers = sync.Pool{New: func() any { return new([stageBuffer]byte) }}
@@ -79,7 +76,7 @@ func (c *Copy) Stage(ctx context.Context, r io.Reader) (*shardapi.Staged, error)
 		return nil, model.ErrStorageFull
 	}
 	s := &stagedBlob{at: c.opts.Now()}
-	sum, hash := md5.New(), blake3.New(len(s.id), nil)
+	hash := newBlobHash()
 	buf := stageBuffers.Get().(*[stageBuffer]byte)
 	defer stageBuffers.Put(buf)
 	var file *os.File
@@ -93,8 +90,7 @@ func (c *Copy) Stage(ctx context.Context, r io.Reader) (*shardapi.Staged, error)
 		if err != nil && !last {
 			return nil, discard(file, fmt.Errorf("stage attachment: %w", err))
 		}
-		sum.Write(buf[:n])
-		hash.Write(buf[:n])
+		hash.add(buf, n)
 		s.length += int64(n)
 		if last && file == nil && (n <= c.opts.InlineMax || c.opts.BlobDir == "") {
 			s.inline = append(make([]byte, 0, n), buf[:n]...)
@@ -124,8 +120,7 @@ func (c *Copy) Stage(ctx context.Context, r io.Reader) (*shardapi.Staged, error)
 			return nil, diskError("stage attachment", err)
 		}
 	}
-	sum.Sum(s.digest[:0])
-	hash.Sum(s.id[:0])
+	hash.finish(&s.id, &s.digest)
 	c.blobs.mu.Lock()
 	if c.blobs.tickets == nil {
 		c.blobs.tickets = make(map[string]*stagedBlob)
