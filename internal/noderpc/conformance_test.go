@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 type node struct {
 	store *kv.Store
 	host  *shardhost.Host
+	calls *Handler
 	srv   *http.Server
 	addr  string
 	done  chan error
@@ -67,7 +68,7 @@ func startNode(dir string, wrap func(shardapi.Host) shardapi.Host, o Options) (*
 	if err != nil {
 		return nil, errors.Join(err, host.Close(), store.Close())
 	}
-	n := &node{store: store, host: host, srv: NewHTTPServer(h), addr: l.Addr().String(), done: make(chan error, 1)}
+	n := &node{store: store, host: host, calls: h, srv: NewHTTPServer(h), addr: l.Addr().String(), done: make(chan error, 1)}
 	go func() { n.done <- n.srv.Serve(l) }()
 	return n, nil
 }
@@ -78,6 +79,7 @@ func (n *node) stop() error {
 	if served := <-n.done; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
 	}
+	n.calls.Close()
 	return errors.Join(err, n.host.Close(), n.store.Close())
 }
 

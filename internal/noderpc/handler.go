@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 
 	"connectrpc.com/connect"
 
@@ -13,8 +14,41 @@ import (
 	"github.com/divandb/divan/internal/shardapi"
 )
 
-// NewHandler serves the copies of host.
-func NewHandler(host shardapi.Host, o Options) (http.Handler, error) {
+// Handler serves the copies of a host.
+type Handler struct {
+	next   http.Handler
+	mu     sync.RWMutex // guards closed against calls that begin
+	closed bool
+	calls  sync.WaitGroup
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.mu.RLock()
+	if h.closed {
+		h.mu.RUnlock()
+		http.Error(w, "this node is stopping", http.StatusServiceUnavailable)
+		return
+	}
+	h.calls.Add(1)
+	h.mu.RUnlock()
+	defer h.calls.Done()
+	h.next.ServeHTTP(w, r)
+}
+
+// Close refuses further calls and returns when none is under way. http.Server's
+// Close cuts the connections but does not wait: without this wait a stream could
+// still be reading from a store that is closed next.
+func (h *Handler) Close() {
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
+	h.calls.Wait()
+}
+
+// NewHandler serves the copies of host. To stop it, close the http.Server, which
+// ends the calls, then the Handler, then the host.
+func NewHandler(host shardapi.Host, o Options) (*Handler, error) {
 	c, err := newCodec()
 	if err != nil {
 		return nil, err
@@ -73,7 +107,7 @@ func NewHandler(host shardapi.Host, o Options) (http.Handler, error) {
 	mux.Handle(procChanges, connect.NewServerStreamHandler(procChanges, s.changes, opts...))
 	mux.Handle(procOpenBlob, connect.NewServerStreamHandler(procOpenBlob, s.openBlob, opts...))
 	mux.Handle(procStage, connect.NewClientStreamHandler(procStage, s.stage, opts...))
-	return permit(o.Secret, mux), nil
+	return &Handler{next: permit(o.Secret, mux)}, nil
 }
 
 // service answers for a host.
