@@ -63,7 +63,7 @@ func (s *Service) join(db *cluster.Database) *hub {
 		h = &hub{s: s, db: db, key: key, enc: NewEncoder(db), ready: make(chan struct{}), wake: make(chan struct{})}
 		h.ctx, h.cancel = context.WithCancel(context.Background())
 		s.hubs[key] = h
-		go h.start()
+		s.work.Go(h.start)
 	}
 	h.users++
 	return h
@@ -115,7 +115,7 @@ func (h *hub) start() {
 	h.vec = append(Vector(nil), vec...)
 	close(h.ready)
 	for i, seq := range vec {
-		go h.follow(i, seq)
+		h.s.work.Go(func() { h.follow(i, seq) })
 	}
 }
 

@@ -35,6 +35,7 @@ type Service struct {
 
 	mu   sync.Mutex
 	hubs map[hubKey]*hub
+	work sync.WaitGroup // the goroutines of the hubs
 }
 
 // New makes a Service.
@@ -43,6 +44,18 @@ func New(coord *coordinator.Coordinator, o Options) *Service {
 		o.Ring = 1000
 	}
 	return &Service{coord: coord, o: o, hubs: map[hubKey]*hub{}}
+}
+
+// Close ends the hubs and returns when none of them reads any more: they outlive
+// their last follower by a moment, in which the store must stay open. No feed may
+// begin afterwards.
+func (s *Service) Close() {
+	s.mu.Lock()
+	for _, h := range s.hubs {
+		h.cancel()
+	}
+	s.mu.Unlock()
+	s.work.Wait()
 }
 
 // Vector is a position in a database: a sequence per range, in the order of

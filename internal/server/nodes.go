@@ -39,6 +39,7 @@ func loopback(host shardapi.Host, log *slog.Logger) (shardapi.Host, func() error
 		if served := <-done; !errors.Is(served, http.ErrServerClosed) {
 			err = errors.Join(err, served)
 		}
+		handler.Close() // calls that were cut still have to let go of the store
 		o.HTTPClient.CloseIdleConnections()
 		return err
 	}

@@ -193,10 +193,12 @@ func (s *Server) openShards(ctx context.Context, store *kv.Store) (*cluster.Loca
 // api builds the outside.
 func (s *Server) api(registry cluster.Registry, nodes coordinator.Nodes, users *auth.Service) http.Handler {
 	coord := coordinator.New(registry, nodes, coordinator.Options{})
+	feeds := changes.New(coord, changes.Options{})
+	s.closers = append(s.closers, func() error { feeds.Close(); return nil })
 	return httpapi.New(httpapi.Options{
 		Registry:    registry,
 		Coordinator: coord,
-		Changes:     changes.New(coord, changes.Options{}),
+		Changes:     feeds,
 		Auth:        authenticator{users},
 		Log:         s.log,
 		Limits: httpapi.Limits{
