@@ -180,18 +180,6 @@ func sendBlob(w *statusWriter, r io.ReadCloser, n int64) (err error) {
 	return err
 }
 
-// ReadFrom hands a reader on to the original, which gives files to the kernel.
-// Without it io.Copy would see only Write and carry every byte through here.
-func (w *statusWriter) ReadFrom(src io.Reader) (int64, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
-	if rf, ok := w.ResponseWriter.(io.ReaderFrom); ok {
-		return rf.ReadFrom(src)
-	}
-	return io.Copy(struct{ io.Writer }{w.ResponseWriter}, src)
-}
-
 // writeByteRanges answers with several parts as multipart/byteranges.
 func (a *API) writeByteRanges(rq *request, db *cluster.Database, docID string, att *model.Attachment, ranges []byteRange) error {
 	boundary := newBoundary()

@@ -26,10 +26,6 @@ const idleEvery = 60 * time.Second
 // maxIdle bounds what a client may say; beyond it the number means "never".
 const maxIdle = 30 * 24 * time.Hour
 
-// writePatience is how long a listener may leave its connection stuffed before it
-// counts as gone. Without it a dead one would hold its feed for ever.
-const writePatience = 60 * time.Second
-
 // idleRule says what happens when a feed has nothing to tell for a while.
 type idleRule struct {
 	every time.Duration
@@ -80,7 +76,6 @@ type feedStream struct {
 	timer *time.Timer // runs since the last thing that was sent
 	rows  int64       // so far
 	dirty bool        // rows were put and not flushed
-	slow  *patientWriter
 }
 
 // openFeed sends the head of a feed. The head of a live one goes out at once: the
@@ -96,9 +91,6 @@ func (rq *request) openFeed(kind feedKind, idle idleRule) (*feedStream, error) {
 	f := &feedStream{kind: kind, idle: idle, timer: time.NewTimer(idle.every)}
 	if kind == feedNormal {
 		h.Set("ETag", randomETag())
-	} else {
-		f.slow = &patientWriter{ResponseWriter: rq.w.ResponseWriter, control: http.NewResponseController(rq.w.ResponseWriter)}
-		rq.w.ResponseWriter = f.slow
 	}
 	f.stream = rq.startStream(http.StatusOK, kind == feedNormal)
 	if kind == feedNormal || kind == feedLongpoll {
@@ -114,10 +106,6 @@ func (rq *request) openFeed(kind feedKind, idle idleRule) (*feedStream, error) {
 // other.
 func (f *feedStream) close() {
 	f.timer.Stop()
-	if f.slow != nil {
-		f.slow.done()
-		f.rq.w.ResponseWriter = f.slow.ResponseWriter
-	}
 }
 
 // startRow puts what stands before a row.
@@ -210,40 +198,3 @@ func (f *feedStream) finish(lastSeq []byte, pending int64) error {
 	f.buf = append(f.buf, "}\n\n"...)
 	return f.end()
 }
-
-// patientWriter puts a deadline on everything that is written.
-type patientWriter struct {
-	http.ResponseWriter
-	control *http.ResponseController
-	until   time.Time
-}
-
-// extend moves the deadline when it has come near: not for every row, since a
-// deadline is a timer of the runtime.
-func (w *patientWriter) extend() {
-	now := time.Now()
-	if w.until.Sub(now) < writePatience {
-		w.until = now.Add(2 * writePatience)
-		_ = w.control.SetWriteDeadline(w.until) // a connection without deadlines does without
-	}
-}
-
-// Write implements http.ResponseWriter.
-func (w *patientWriter) Write(p []byte) (int, error) {
-	w.extend()
-	return w.ResponseWriter.Write(p)
-}
-
-// FlushError is for http.ResponseController.
-func (w *patientWriter) FlushError() error {
-	w.extend()
-	return w.control.Flush()
-}
-
-// done takes the deadline off, for the next request on the connection.
-func (w *patientWriter) done() {
-	_ = w.control.SetWriteDeadline(time.Time{}) // as in extend
-}
-
-// Unwrap is for http.ResponseController.
-func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -29,30 +29,6 @@ type request struct {
 	paramArr [4]pathParam
 }
 
-// statusWriter remembers the status, so that a failure knows whether an answer
-// has begun. Unwrap lets http.ResponseController and sendfile reach the original.
-type statusWriter struct {
-	http.ResponseWriter
-	status int
-}
-
-func (w *statusWriter) WriteHeader(status int) {
-	if w.status == 0 {
-		w.status = status
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *statusWriter) Write(p []byte) (int, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
-	return w.ResponseWriter.Write(p)
-}
-
-// Unwrap is for http.ResponseController.
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
 func (rq *request) ctx() context.Context { return rq.r.Context() }
 
 // param gives a named segment of the path, decoded.

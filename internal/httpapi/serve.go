@@ -30,6 +30,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			rq.panicked(p)
 		}
+		rq.w.done()
 		rq.logDone(start)
 	}()
 	if err := a.serve(rq); err != nil {

@@ -43,7 +43,7 @@ func TestWritersShareTheSync(t *testing.T) {
 func TestAutomaticCompaction(t *testing.T) {
 	t.Parallel()
 	s := testserver.Start(t,
-		testserver.Config(func(c *config.Config) { c.CompactGrace, c.CompactAt = 0, 1 << 20 }),
+		testserver.Config(func(c *config.Config) { c.CompactGrace, c.CompactAt = 0, 1<<20 }),
 		testserver.Parts(func(o *server.Options) { o.CompactEvery = 20 * time.Millisecond }))
 	db := "/" + s.DB(t, "q=1")
 	const docs = 2000
