@@ -18,8 +18,8 @@ func DiskFS() FS { return vfs.Default }
 
 // The defaults of Options.
 const (
-	DefaultCacheBytes    = 128 << 20
-	DefaultMemTableBytes = 16 << 20
+	DefaultCacheBytes    = 192 << 20
+	DefaultMemTableBytes = 64 << 20
 	DefaultMinFree       = 512 << 20
 	DefaultFreeEvery     = time.Second
 )
@@ -91,7 +91,7 @@ func pebbleOptions(o Options) *pebble.Options {
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                uint64(o.MemTableBytes),
 		MemTableStopWritesThreshold: 4,
-		L0CompactionThreshold:       2,
+		L0CompactionThreshold:       4,
 		L0StopWritesThreshold:       36,
 		LBaseMaxBytes:               64 << 20,
 		MaxOpenFiles:                1000,
