@@ -111,8 +111,8 @@ func TestLeavingEndsRemoteWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	edits := []model.Edit{{ID: "a", Body: []byte(`{}`), Atts: []model.AttachmentEdit{{Attachment: model.Attachment{Name: "f"}, Staged: staged.Ticket}}}}
-	for i := range 8000 {
-		edits = append(edits, model.Edit{ID: fmt.Sprintf("d%05d", i), Body: fmt.Appendf(nil, `{"pad":"%01000d"}`, i)})
+	for i := range 1500 {
+		edits = append(edits, model.Edit{ID: fmt.Sprintf("d%05d", i), Body: fmt.Appendf(nil, `{"pad":"%06000d"}`, i)})
 	}
 	resp, err := direct.Write(t.Context(), &shardapi.WriteRequest{Edits: edits})
 	if err != nil {

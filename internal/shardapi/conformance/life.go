@@ -211,7 +211,7 @@ func dropEndsWaiters(t *trial) {
 // A stream over a copy that is dropped fails; it does not end as if it were whole.
 func dropEndsStreams(t *trial) {
 	// More than any window between two nodes can hold.
-	t.fillMany(12_000, 1500)
+	t.fillMany(3000, 6000)
 	_, list, err := t.shard.List(t.ctx, &shardapi.ListRequest{Limit: -1, IncludeDocs: true})
 	t.no(err)
 	defer list.Close()

@@ -194,7 +194,7 @@ func listManyBatches(t *trial) {
 // A stream may be closed at any time, more than once, and gives nothing after it;
 // one whose context ends does not pretend to be at its end.
 func listClosedAndCancelled(t *trial) {
-	t.fillMany(3000, 1000)
+	t.fillMany(1000, 6000)
 	open := func(ctx context.Context) shardapi.Stream[shardapi.Row] {
 		_, s, err := t.shard.List(ctx, &shardapi.ListRequest{Limit: -1, IncludeDocs: true})
 		t.no(err)
