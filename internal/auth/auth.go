@@ -51,6 +51,9 @@ type Options struct {
 	Hashers int              // hashes that may run at one time; default half of the cores
 	Waiters int              // callers that may wait for a hash; default 256
 	Now     func() time.Time // default time.Now
+	// SessionKey signs session cookies. Default: one of this process, whose sessions
+	// end with it.
+	SessionKey []byte
 }
 
 // DefaultRounds is what OWASP recommends for PBKDF2 with SHA-256.
@@ -73,13 +76,18 @@ func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if len(o.SessionKey) == 0 {
+		o.SessionKey = []byte(rand.Text())
+	}
 	return o
 }
 
 // Identity is who asks. The zero value is anonymous.
 type Identity struct {
-	Name  string
-	Admin bool // a server administrator
+	Name    string
+	Admin   bool   // a server administrator
+	Session bool   // known by a session cookie
+	Renew   string // the value of a new session cookie to be sent; usually empty
 }
 
 // ErrIncorrect is the answer to wrong credentials. It does not tell whether the
@@ -177,9 +185,13 @@ func (s *Service) SetAdmin(name, password string) error {
 	return nil
 }
 
-// Authenticate reads the credentials of a request. None, or a scheme that is not
-// known (`Basic:` with a colon is none), is anonymous and no error.
+// Authenticate reads the credentials of a request: a session cookie, or basic
+// credentials. None, or a scheme that is not known (`Basic:` with a colon is none),
+// is anonymous and no error.
 func (s *Service) Authenticate(r *http.Request) (Identity, error) {
+	if id, err := s.session(r); err != nil || id.Name != "" {
+		return id, err
+	}
 	header := r.Header["Authorization"]
 	if len(header) == 0 {
 		return Identity{}, nil

@@ -68,7 +68,8 @@ func getDocument(a *API, rq *request) error {
 func (a *API) writeDocument(rq *request, db *cluster.Database, doc *model.Doc, view *docView) error {
 	if !view.extras {
 		tag := quoteRev(doc.Rev)
-		rq.w.Header()["Etag"] = []string{tag}
+		rq.values[2] = tag
+		rq.w.Header()["Etag"] = rq.values[2:3:3]
 		if rq.etagMatches(tag) {
 			rq.w.Header().Set("Cache-Control", "must-revalidate")
 			rq.w.WriteHeader(http.StatusNotModified)
@@ -88,7 +89,8 @@ func (a *API) writeDocument(rq *request, db *cluster.Database, doc *model.Doc, v
 		st.buf = append(st.buf, '\n')
 		return st.end()
 	}
-	b, err := document.Append(make([]byte, 0, len(doc.Body)+128), doc, view.options(rq.ctx(), a, db, doc, document.AttStub))
+	// Room for what is around the body too: id, revision, and the newline at the end.
+	b, err := document.Append(make([]byte, 0, len(doc.Body)+len(doc.ID)+128), doc, view.options(rq.ctx(), a, db, doc, document.AttStub))
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@
 package httpapi
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 
@@ -58,12 +59,16 @@ type Authenticator interface {
 	// it does not know, is the anonymous Principal and no error; wrong credentials
 	// are an error of kind Unauthorized.
 	Authenticate(r *http.Request) (Principal, error)
+	// Login checks a name and a password and gives the value of a session cookie.
+	Login(ctx context.Context, name, password string) (Principal, string, error)
 }
 
 // Principal is who asks. The zero value is anonymous.
 type Principal struct {
 	Name        string
 	ServerAdmin bool
+	Session     bool   // known by a session cookie
+	Renew       string // value of a new session cookie; usually empty
 }
 
 // Options is what an API is made of.
@@ -90,6 +95,8 @@ type API struct {
 	routes *routeTree
 	bodies *bodyBudget
 	uuids  *uuidSource
+
+	serverHeader []string // the value of Server, the same in all answers
 }
 
 // New makes an API. A route table that cannot be right is a programmer's error
@@ -107,5 +114,7 @@ func New(o Options) *API {
 		routes:  buildRoutes(routeTable()),
 		bodies:  newBodyBudget(o.Limits.MaxBodyTotal),
 		uuids:   newUUIDSource(),
+
+		serverHeader: []string{"Divan/" + o.Version},
 	}
 }

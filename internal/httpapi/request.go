@@ -25,8 +25,13 @@ type request struct {
 
 	query    url.Values
 	queryErr error
+
+	// Room for what every request needs, so that it takes one allocation: w, the
+	// parts of the path, and the values of headers that are each request's own.
+	writer   statusWriter
 	segArr   [6]string
 	paramArr [4]pathParam
+	values   [3]string
 }
 
 func (rq *request) ctx() context.Context { return rq.r.Context() }
@@ -48,7 +53,7 @@ func (rq *request) database() (*cluster.Database, error) {
 
 // q gives the parsed query string.
 func (rq *request) q() (url.Values, error) {
-	if rq.query == nil && rq.queryErr == nil {
+	if rq.query == nil && rq.queryErr == nil && rq.r.URL.RawQuery != "" {
 		rq.query, rq.queryErr = url.ParseQuery(rq.r.URL.RawQuery)
 		if rq.queryErr != nil {
 			rq.queryErr = model.BadRequest("The query string is malformed.")

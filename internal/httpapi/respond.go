@@ -73,7 +73,8 @@ func (rq *request) body(status int, body []byte) {
 		gzipPool.Put(gz)
 		return
 	}
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	rq.values[1] = strconv.Itoa(len(body))
+	h["Content-Length"] = rq.values[1:2:2]
 	rq.w.WriteHeader(status)
 	if rq.r.Method != http.MethodHead {
 		_, _ = rq.w.Write(body)

@@ -11,6 +11,9 @@ func routeTable() []route {
 		{"GET,POST", "/_dbs_info", serverAdmin, dbsInfo},
 		{"GET", "/_uuids", serverAdmin, getUUIDs},
 		{"GET", "/_membership", serverAdmin, getMembership},
+		{"POST", "/_session", public, postSession}, // it is itself the check of credentials
+		{"GET", "/_session", serverAdmin, getSession},
+		{"DELETE", "/_session", serverAdmin, deleteSession},
 		{"GET", "/_active_tasks", serverAdmin, getActiveTasks},
 		{"GET", "/_db_updates", dbUpdates, dbUpdatesFeed},
 		{"POST", "/_restart", serverAdmin, unsupported("A restart is the operator's: stop the process and start it again; nothing is lost by it.")},

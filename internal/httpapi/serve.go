@@ -2,11 +2,12 @@ package httpapi
 
 import (
 	"context"
-	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -18,10 +19,12 @@ import (
 // ServeHTTP implements http.Handler: the one road every request takes.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	rq := &request{api: a, w: &statusWriter{ResponseWriter: w}, r: r, id: requestID(r)}
+	rq := &request{api: a, r: r, id: requestID(r), writer: statusWriter{ResponseWriter: w}}
+	rq.w = &rq.writer
 	h := w.Header()
-	h["X-Couch-Request-Id"] = []string{rq.id}
-	h["Server"] = []string{"Divan/" + a.Version}
+	rq.values[0] = rq.id
+	h["X-Couch-Request-Id"] = rq.values[0:1:1]
+	h["Server"] = a.serverHeader
 	h["X-Content-Type-Options"] = nosniff
 	defer func() {
 		if p := recover(); p != nil {
@@ -89,6 +92,9 @@ func (a *API) serve(rq *request) error {
 	}
 	rq.who = who
 	rq.route = rt
+	if who.Renew != "" {
+		rq.setSession(who.Renew)
+	}
 	return rt.handle(a, rq)
 }
 
@@ -128,9 +134,12 @@ func requestID(r *http.Request) string {
 			return v
 		}
 	}
-	var b [5]byte
-	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
-	return hex.EncodeToString(b[:])
+	// Only to find a request in the log: it gives no rights, so it may be guessed.
+	var b [8]byte
+	var text [10]byte
+	binary.LittleEndian.PutUint64(b[:], rand.Uint64())
+	hex.Encode(text[:], b[:5])
+	return string(text[:])
 }
 
 // fail answers with an error body, or cuts the connection when part of another

@@ -79,7 +79,33 @@ type authenticator struct{ service *auth.Service }
 // Authenticate implements httpapi.Authenticator.
 func (a authenticator) Authenticate(r *http.Request) (httpapi.Principal, error) {
 	id, err := a.service.Authenticate(r)
-	return httpapi.Principal{Name: id.Name, ServerAdmin: id.Admin}, err
+	return principal(id), err
+}
+
+// Login implements httpapi.Authenticator.
+func (a authenticator) Login(ctx context.Context, name, password string) (httpapi.Principal, string, error) {
+	id, cookie, err := a.service.Login(ctx, name, password)
+	return principal(id), cookie, err
+}
+
+func principal(id auth.Identity) httpapi.Principal {
+	return httpapi.Principal{Name: id.Name, ServerAdmin: id.Admin, Session: id.Session, Renew: id.Renew}
+}
+
+// sessionSetting is the name under which the registry keeps the key of sessions.
+const sessionSetting = "session-key"
+
+// sessionKey gives the key that signs session cookies, and makes it at the first
+// start: sessions outlive a restart, and all nodes honour them.
+func sessionKey(ctx context.Context, registry cluster.Registry) ([]byte, error) {
+	if key, ok := registry.Setting(sessionSetting); ok {
+		return key, nil
+	}
+	key := []byte(rand.Text())
+	if err := registry.SetSetting(ctx, sessionSetting, key); err != nil {
+		return nil, fmt.Errorf("keep the key of sessions: %w", err)
+	}
+	return key, nil
 }
 
 // generatedAdmin is the name of the administrator that a first start makes.

@@ -101,6 +101,9 @@ func Start(ctx context.Context, cfg config.Config, o Options) (s *Server, err er
 	if err != nil {
 		return s, err
 	}
+	if o.Auth.SessionKey, err = sessionKey(ctx, registry); err != nil {
+		return s, err
+	}
 	users, err := auth.New(adminStore{registry}, o.Auth)
 	if err != nil {
 		return s, err

@@ -1,50 +1,21 @@
 // couchbackup, the hosted service's backup tool, as a library and as a command:
 // 10,000 documents out to a file and back into an empty database.
 //
-// couchbackup logs in with a cookie session when its address holds a name, and
-// sends no credentials otherwise. The server has no sessions yet, so the tool
-// talks to a forwarder in this process that adds the admin's basic credentials
-// and changes nothing else.
+// couchbackup logs in with a cookie session when its address holds a name.
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createReadStream, createWriteStream } from 'node:fs'
 import { mkdtemp, open, readFile, rm } from 'node:fs/promises'
-import http from 'node:http'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import couchbackup from '@cloudant/couchbackup'
-import { authorization, createDatabase, databaseName, origin, request, within } from './target.mjs'
+import { createDatabase, databaseName, request, url, within } from './target.mjs'
 
 const documents = 10_000
 const toolDirectory = dirname(createRequire(import.meta.url).resolve('@cloudant/couchbackup/package.json'))
-
-let forwarder
-let forwarded
-
-before(async () => {
-  const { hostname, port } = new URL(origin)
-  const agent = new http.Agent({ keepAlive: true })
-  forwarder = http.createServer((incoming, outgoing) => {
-    const headers = { ...incoming.headers, host: `${hostname}:${port}`, authorization }
-    const upstream = http.request({ hostname, port, agent, method: incoming.method, path: incoming.url, headers }, (answer) => {
-      outgoing.writeHead(answer.statusCode, answer.headers)
-      answer.pipe(outgoing)
-    })
-    upstream.on('error', (error) => outgoing.destroy(error))
-    incoming.pipe(upstream)
-  })
-  forwarder.listen(0, '127.0.0.1')
-  await once(forwarder, 'listening')
-  forwarded = `http://127.0.0.1:${forwarder.address().port}`
-})
-
-after(() => {
-  forwarder.closeAllConnections()
-  forwarder.close()
-})
 
 /** A directory for backup files, gone when the test ends. */
 async function directory (t) {
@@ -124,13 +95,13 @@ async function historiesOf (db, leaves) {
 
 function backup (db, file, options) {
   return new Promise((resolve, reject) => {
-    couchbackup.backup(`${forwarded}/${db}`, createWriteStream(file), options, (error, result) => error ? reject(error) : resolve(result))
+    couchbackup.backup(`${url}/${db}`, createWriteStream(file), options, (error, result) => error ? reject(error) : resolve(result))
   })
 }
 
 function restore (file, db, options) {
   return new Promise((resolve, reject) => {
-    couchbackup.restore(createReadStream(file), `${forwarded}/${db}`, options, (error, result) => error ? reject(error) : resolve(result))
+    couchbackup.restore(createReadStream(file), `${url}/${db}`, options, (error, result) => error ? reject(error) : resolve(result))
   })
 }
 
@@ -192,8 +163,8 @@ describe('couchbackup', { timeout: 400_000 }, () => {
   test('shallow backup and restore by the commands keep every winning revision', async (t) => {
     const file = join(await directory(t), 'shallow.backup')
     const target = await createDatabase(t, 'backup-shallow')
-    await command('couchbackup', ['--url', forwarded, '--db', source, '--mode', 'shallow', '--output', file, '--quiet'])
-    await command('couchrestore', ['--url', forwarded, '--db', target, '--quiet'], file)
+    await command('couchbackup', ['--url', url, '--db', source, '--mode', 'shallow', '--output', file, '--quiet'])
+    await command('couchrestore', ['--url', url, '--db', target, '--quiet'], file)
     assert.deepEqual(await rowsOf(target), await rowsOf(source))
     const info = await get('/' + target)
     assert.equal(info.doc_count, documents)
@@ -203,8 +174,8 @@ describe('couchbackup', { timeout: 400_000 }, () => {
   test('full backup and restore by the commands', async (t) => {
     const file = join(await directory(t), 'command.backup')
     const target = await createDatabase(t, 'backup-command')
-    await command('couchbackup', ['--url', forwarded, '--db', source, '--mode', 'full', '--parallelism', '2', '--buffer-size', '1000', '--log', file + '.log', '--output', file, '--quiet'])
-    await command('couchrestore', ['--url', forwarded, '--db', target, '--quiet'], file)
+    await command('couchbackup', ['--url', url, '--db', source, '--mode', 'full', '--parallelism', '2', '--buffer-size', '1000', '--log', file + '.log', '--output', file, '--quiet'])
+    await command('couchrestore', ['--url', url, '--db', target, '--quiet'], file)
     assert.deepEqual(await leavesOf(target), leaves)
   })
 
