@@ -6,6 +6,7 @@
 package httpapi
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 
@@ -58,12 +59,16 @@ type Authenticator interface {
 	// it does not know, is the anonymous Principal and no error; wrong credentials
 	// are an error of kind Unauthorized.
 	Authenticate(r *http.Request) (Principal, error)
+	// Login checks a name and a password and gives the value of a session cookie.
+	Login(ctx context.Context, name, password string) (Principal, string, error)
 }
 
 // Principal is who asks. The zero value is anonymous.
 type Principal struct {
 	Name        string
 	ServerAdmin bool
+	Session     bool   // known by a session cookie
+	Renew       string // value of a new session cookie; usually empty
 }
 
 // Options is what an API is made of.

@@ -92,6 +92,9 @@ func (a *API) serve(rq *request) error {
 	}
 	rq.who = who
 	rq.route = rt
+	if who.Renew != "" {
+		rq.setSession(who.Renew)
+	}
 	return rt.handle(a, rq)
 }
 
