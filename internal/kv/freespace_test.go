@@ -113,3 +113,22 @@ func TestDefaultMarkOnDisk(t *testing.T) {
 		t.Errorf("mark %d although switched off", off.free.min)
 	}
 }
+
+func TestMemTablesFitTheMark(t *testing.T) {
+	t.Parallel()
+	for mark, want := range map[int64]int{
+		0:              DefaultMemTableBytes,
+		1:              minMemTableBytes,
+		40 << 20:       5 << 20,
+		DefaultMinFree: DefaultMemTableBytes,
+		1 << 40:        DefaultMemTableBytes,
+	} {
+		if got := memTableBytes(mark); got != want {
+			t.Errorf("mark %d: %d, want %d", mark, got, want)
+		}
+	}
+	s := open(t, "data", Options{FS: NewCrashFS().FS(), MinFree: 40 << 20, FreeSpace: func() (int64, error) { return 1 << 40, nil }})
+	if s.o.MemTableBytes != 5<<20 {
+		t.Errorf("the store has memtables of %d bytes", s.o.MemTableBytes)
+	}
+}

@@ -37,7 +37,7 @@ type Options struct {
 	CacheBytes int64
 	// MemTableBytes is the size a memtable grows to; the first one has 256 KiB
 	// and each further one is twice as large, so an idle store stays small.
-	// Default: DefaultMemTableBytes.
+	// Default: DefaultMemTableBytes, but at most an eighth of the free-space mark.
 	MemTableBytes int
 	// MinFree is the free-space mark: with less than this many bytes free, only
 	// batches that free space are taken. 0: DefaultMinFree, but at most 5 % of the
@@ -66,9 +66,6 @@ func (o Options) withDefaults() Options {
 	if o.CacheBytes <= 0 {
 		o.CacheBytes = DefaultCacheBytes
 	}
-	if o.MemTableBytes <= 0 {
-		o.MemTableBytes = DefaultMemTableBytes
-	}
 	if o.FreeEvery <= 0 {
 		o.FreeEvery = DefaultFreeEvery
 	}
@@ -77,6 +74,21 @@ func (o Options) withDefaults() Options {
 	}
 	return o
 }
+
+// memTableBytes gives the size of memtables for a free-space mark (0: none). Each
+// of them has a log file that Pebble reserves whole when it begins it, and becomes
+// a table while that log is still there, and up to five logs are kept for reuse:
+// below the mark there must be room for all that, or the disk fills up although
+// no writes are taken, and no deletion brings the space back.
+func memTableBytes(mark int64) int {
+	if mark == 0 {
+		return DefaultMemTableBytes
+	}
+	return int(min(DefaultMemTableBytes, max(minMemTableBytes, mark/8)))
+}
+
+// minMemTableBytes keeps a tiny mark from making the store useless.
+const minMemTableBytes = 2 << 20
 
 // blockBytes is the size of a data block before compression; see
 // docs/decisions/0002-pebble-options.md for the figures behind it and behind the

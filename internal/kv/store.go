@@ -55,13 +55,14 @@ func Open(dir string, o Options) (*Store, error) {
 // what Options does not offer.
 func openTuned(dir string, o Options, tune func(*pebble.Options)) (*Store, error) {
 	o = o.withDefaults()
-	s := &Store{o: o, dir: dir}
-	s.gate = newGate(o.Logger, o.OnFatal)
 	free, err := newFreeMark(dir, o)
 	if err != nil {
 		return nil, err
 	}
-	s.free = free
+	if o.MemTableBytes <= 0 {
+		o.MemTableBytes = memTableBytes(free.min)
+	}
+	s := &Store{o: o, dir: dir, free: free, gate: newGate(o.Logger, o.OnFatal)}
 
 	p := pebbleOptions(o)
 	tune(p)
