@@ -16,8 +16,9 @@ const patience = 20 * time.Second
 
 // blobFiles looks at the attachment files below a data directory and says what is
 // wrong: each must be named by a revision that is there. digests remembers files
-// from one look to the next, as they never change.
-func (w *world) blobFiles(server *testserver.Server, data string, digests map[string]string) []string {
+// from one look to the next, as they never change; wait is how long compaction gets
+// to remove one it has given up.
+func (w *world) blobFiles(server *testserver.Server, data string, digests map[string]string, wait time.Duration) []string {
 	i := &inspector{w: w, server: server}
 	err := filepath.WalkDir(filepath.Join(data, "blobs"), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -31,7 +32,7 @@ func (w *world) blobFiles(server *testserver.Server, data string, digests map[st
 			digests[path] = digestOf(data)
 		}
 		// Compaction may be about to remove it: its row goes first.
-		for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(wait); ; time.Sleep(20 * time.Millisecond) {
 			if i.named(digests[path]) {
 				return nil
 			}

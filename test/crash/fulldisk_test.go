@@ -144,7 +144,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	await(t, "writes are taken again", func() bool { return status(t, p.Server, "PUT", "/db/b", `{}`) == 201 })
 	p.Kill()
-	p.Restart("--data", filepath.Join(disk, "data"))
+	p.Restart()
 	p.Do(t, "GET", "/db/b", nil).Want(200)
 	p.Do(t, "GET", "/db/a/att", nil).Want(200)
 	for i := 1; i < n; i++ {
@@ -159,7 +159,7 @@ func TestFullDisk(t *testing.T) {
 // before the disk is full, and gets the space back by deleting a database.
 func TestWritersFillTheDisk(t *testing.T) {
 	t.Parallel()
-	// The store keeps up to 110 MB of log files for reuse: the disk must be larger.
+	// The store keeps log files for reuse: the disk must be larger than those.
 	disk := smallDisk(t, "400m")
 	const mark = 64 << 20
 	p := testserver.StartProcess(t, "--data", filepath.Join(disk, "data"), "--min-free-space", strconv.Itoa(mark))
@@ -252,4 +252,63 @@ func TestFreeSpaceMarkOverHTTP(t *testing.T) {
 	refusesWrites(t, s)
 	free.Store(1 << 20)
 	await(t, "writes are taken again", func() bool { return status(t, s, "PUT", "/db/b", `{}`) == 201 })
+}
+
+// TestTrulyFullDiskEndsTheProcess switches the mark off. A log that cannot be
+// written ends the process with a status of its own, and nothing is lost.
+func TestTrulyFullDiskEndsTheProcess(t *testing.T) {
+	t.Parallel()
+	disk := smallDisk(t, "192m")
+	p := testserver.StartProcess(t, "--data", filepath.Join(disk, "data"), "--min-free-space", "off")
+	w := newWorld(writers)
+	crew := newCrew(w, uint64(time.Now().UnixNano()), true)
+	for _, c := range crew.writers {
+		c.broken = true
+	}
+	createShared(t, w, p.Server)
+	p.Do(t, "PUT", "/fill", nil).Want(201)
+	ballast := filepath.Join(disk, "ballast")
+	enough := w.beginRound(100)
+	crew.start(p.Server)
+	select {
+	case <-enough:
+	case <-crew.ended:
+		crew.wait(t)
+	}
+	// Every byte of the disk, while the server writes: the write that fails is the
+	// last one here.
+	f, err := os.Create(ballast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = f.Write(make([]byte, 1<<20))
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	crew.wait(t)
+	// Attachments that find no room are refused one by one; the log goes on in the
+	// space it has reserved, and then not.
+	filled := 0
+	for ; filled < 10_000; filled++ {
+		r, err := p.Try(context.Background(), "PUT", fmt.Sprintf("/fill/%d", filled), `{"pad":"`+strings.Repeat("x", 100_000)+`"}`)
+		if err != nil || r.Status >= 500 {
+			break
+		}
+	}
+	if s := p.Wait(); s != 75 {
+		t.Errorf("exit status %d, want 75", s)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	p.Restart()
+	for i := range filled {
+		p.Do(t, "GET", fmt.Sprintf("/fill/%d", i), nil).Want(200)
+	}
+	p.Do(t, "DELETE", "/fill", nil).Want(200)
+	report(t, 0, w.inspect(p.Server, true))
+	report(t, 0, w.blobFiles(p.Server, filepath.Join(disk, "data"), make(map[string]string), patience))
+	t.Logf("%d acknowledged writes and %d after the disk was full", w.total, filled)
 }

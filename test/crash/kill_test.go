@@ -137,7 +137,7 @@ func TestKilledServerKeepsWhatItAcknowledged(t *testing.T) {
 		}
 		p.Restart()
 		report(t, round, w.inspect(p.Server, round%10 == 9 || round == rounds-1))
-		report(t, round, w.blobFiles(p.Server, p.Data, digests))
+		report(t, round, w.blobFiles(p.Server, p.Data, digests, patience))
 	}
 	if text := p.Stderr.String(); strings.Contains(text, "level=ERROR") || strings.Contains(text, "panic") {
 		t.Errorf("the servers complain:\n%s", text)

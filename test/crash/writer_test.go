@@ -23,6 +23,7 @@ type writer struct {
 	rng    *rand.Rand
 	server *testserver.Server
 	large  bool // also attachments that become files
+	broken bool // the disk breaks: an answer of 500 and above ends it too
 }
 
 // hungUp is how a writer ends when the server is gone; nothing is wrong with that.
@@ -98,6 +99,9 @@ func (c *writer) send(method, path string, body any, header ...string) (*testser
 	r, err := c.server.Try(context.Background(), method, path, body, header...)
 	if err != nil {
 		return nil, hungUp{err}
+	}
+	if c.broken && r.Status >= 500 {
+		return nil, hungUp{fmt.Errorf("%d %s", r.Status, r.Body)}
 	}
 	if r.Status >= 300 {
 		return nil, fmt.Errorf("%s %s: %d %s", method, path, r.Status, r.Body)
@@ -245,6 +249,9 @@ func (c *writer) bulk(db *database) (bool, error) {
 		return false, fmt.Errorf("_bulk_docs: %d %s", r.Status, r.Body)
 	}
 	for i, a := range answers {
+		if c.broken && !a.OK {
+			return false, hungUp{fmt.Errorf("%s", r.Body)}
+		}
 		if !a.OK || a.ID != order[i].id || a.Rev == "" {
 			return false, fmt.Errorf("_bulk_docs: entry %d of %s: %s", i, r.Body, texts[i])
 		}
