@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Makes a machine that has only Go ready for `make test`: node and npm for the real
-# clients, a C compiler for the race detector. As root on Debian (or Ubuntu) what is
+# clients, curl for the examples of the README, a C compiler for the race detector. As root on Debian (or Ubuntu) what is
 # missing is installed; otherwise it is named, and the start ends.
 set -euo pipefail
 
 missing=()
 command -v node >/dev/null || missing+=(nodejs)
 command -v npm >/dev/null || missing+=(npm)
+command -v curl >/dev/null || missing+=(curl)
 command -v gcc >/dev/null || command -v clang >/dev/null || missing+=(gcc libc6-dev)
 [ ${#missing[@]} -eq 0 ] && exit 0
 

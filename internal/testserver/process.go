@@ -177,3 +177,20 @@ func (p *Process) Restart(args ...string) {
 	}
 	p.run(p.Data, append(p.args[:len(p.args):len(p.args)], args...), "DIVAN_ADMIN=")
 }
+
+// ProcessURL gives the address of a server for tests of whole programs: that of
+// DIVAN_URL, or of a process that runs until the test ends and must then stop with
+// status 0.
+func ProcessURL(t testing.TB) string {
+	t.Helper()
+	if outer := os.Getenv(EnvURL); outer != "" {
+		return strings.TrimSuffix(outer, "/")
+	}
+	p := StartProcess(t)
+	t.Cleanup(func() {
+		if code := p.Stop(); code != 0 {
+			t.Errorf("the server ended with status %d", code)
+		}
+	})
+	return p.URL
+}

@@ -32,6 +32,10 @@ const (
 	AdminPassword = "test-password"
 )
 
+// EnvURL names the variable with the address of a server to test instead of one
+// that is started here.
+const EnvURL = "DIVAN_URL"
+
 // stopTimeout bounds the stop of a server; a test that needs longer has left a
 // request hanging.
 const stopTimeout = 20 * time.Second
@@ -67,7 +71,7 @@ func Parts(change func(*server.Options)) Option {
 // Start gives a server that ends with the test.
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
-	if outer := os.Getenv("DIVAN_URL"); outer != "" {
+	if outer := os.Getenv(EnvURL); outer != "" {
 		if len(options) > 0 {
 			t.Skip("needs a server with settings of its own, and DIVAN_URL gives another one")
 		}
@@ -170,7 +174,7 @@ var shared struct {
 // a test uses it; Main keeps it running between tests.
 func Shared(t testing.TB) *Server {
 	t.Helper()
-	if outer := os.Getenv("DIVAN_URL"); outer != "" {
+	if outer := os.Getenv(EnvURL); outer != "" {
 		return fromURL(t, outer)
 	}
 	s, err := takeShared()
@@ -190,7 +194,7 @@ func Shared(t testing.TB) *Server {
 // its tests.
 func Main(m *testing.M) {
 	code := func() int {
-		if os.Getenv("DIVAN_URL") != "" {
+		if os.Getenv(EnvURL) != "" {
 			return m.Run()
 		}
 		if _, err := takeShared(); err != nil {

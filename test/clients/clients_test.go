@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/divandb/divan/test/serverprocess"
+	"github.com/divandb/divan/internal/testserver"
 )
 
 // runLimit bounds one file of tests; each test in it has a shorter bound of its own.
@@ -56,7 +56,7 @@ func TestLockNamesNoHost(t *testing.T) {
 
 func TestClients(t *testing.T) {
 	install(t)
-	address := serverprocess.Start(t)
+	address := testserver.ProcessURL(t)
 	for _, file := range testFiles {
 		t.Run(strings.TrimSuffix(file, ".test.mjs"), func(t *testing.T) {
 			node(t, address, file)
@@ -93,7 +93,7 @@ func node(t *testing.T, address, file string) {
 	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
 	defer cancel()
 	command := exec.CommandContext(ctx, "node", "--test", "--test-force-exit", "--test-reporter=spec", file)
-	command.Env = append(os.Environ(), serverprocess.EnvURL+"="+address)
+	command.Env = append(os.Environ(), testserver.EnvURL+"="+address)
 	output, writer := io.Pipe()
 	command.Stdout = writer
 	command.Stderr = writer

@@ -14,7 +14,7 @@ import (
 	_ "github.com/go-kivik/kivik/v4/kiviktest/db"     // registers its tests with kt
 	"github.com/go-kivik/kivik/v4/kiviktest/kt"
 
-	"github.com/divandb/divan/test/serverprocess"
+	"github.com/divandb/divan/internal/testserver"
 )
 
 // TestKivik needs a server without databases of others, because the suite
@@ -64,7 +64,7 @@ func churn(ctx context.Context, client *kivik.Client, name string) error {
 // newSuite is kivik's suite for a server, with and without credentials.
 func newSuite(t *testing.T) *kt.Context {
 	t.Helper()
-	address, err := url.Parse(serverprocess.Start(t))
+	address, err := url.Parse(testserver.ProcessURL(t))
 	if err != nil {
 		t.Fatal(err)
 	}
