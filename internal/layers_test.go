@@ -23,6 +23,8 @@ var layers = map[string]int{
 	"internal/rawjson": 0,
 	"internal/config":  0,
 
+	"internal/md5stream": 0,
+
 	"internal/collate": 1,
 	"internal/revtree": 1,
 	"internal/kv":      1,

@@ -7,6 +7,7 @@ import (
 
 	"lukechampine.com/blake3/guts"
 
+	"github.com/divandb/divan/internal/md5stream"
 	"github.com/divandb/divan/internal/model"
 )
 
@@ -31,7 +32,7 @@ type blobHash struct {
 	pieces   uint64
 }
 
-func newBlobHash() *blobHash { return &blobHash{sum: md5.New()} }
+func newBlobHash() *blobHash { return &blobHash{sum: md5stream.New()} }
 
 // add takes the first n bytes of buf. In all calls but the last, n must be a multiple
 // of hashPiece: a part of a piece can only be the end of the tree.
