@@ -2,6 +2,7 @@ package revtree
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/divandb/divan/internal/model"
@@ -64,12 +65,24 @@ func FuzzOperations(f *testing.F) {
 					return
 				}
 				known := tree.Find(path[0]) >= 0
+				var before []model.Rev
+				for _, i := range tree.Leaves() {
+					before = append(before, tree.Node(i).Rev)
+				}
 				leaf, added := tree.Merge(path, op&8 != 0)
 				if added == known || tree.Node(leaf).Rev != path[0] {
 					t.Fatalf("Merge of %v gave %v, %v", path, tree.Node(leaf).Rev, added)
 				}
 				if added && !tree.IsLeaf(leaf) {
 					t.Fatalf("the new %v is no leaf", path[0])
+				}
+				for _, r := range before {
+					if tree.IsLeaf(tree.Find(r)) == slices.Contains(tree.Covered(), r) {
+						t.Fatalf("after Merge of %v, %v was covered: %v", path, r, tree.Covered())
+					}
+				}
+				if len(tree.Covered()) > len(before) {
+					t.Fatalf("Merge of %v covered %v of %v", path, tree.Covered(), before)
 				}
 			}
 			check(t, tree)

@@ -20,6 +20,7 @@ import (
 // Positions must descend by one; what follows a gap is not history of what
 // precedes it and is left out. An empty path adds nothing and gives -1.
 func (t *Tree) Merge(path []model.Rev, deleted bool) (leaf int, added bool) {
+	t.covered = t.covered[:0]
 	if len(path) == 0 {
 		return -1, false
 	}
@@ -51,6 +52,19 @@ func (t *Tree) Merge(path []model.Rev, deleted bool) (leaf int, added bool) {
 // that were leaves may be so no longer.
 func (t *Tree) Joined() bool { return t.joined }
 
+// Covered gives the revisions that were leaves before the last Merge and are none
+// any more, until the next one. A document may have thousands of leaves, so the
+// caller must not have to look for them.
+func (t *Tree) Covered() []model.Rev { return t.covered }
+
+// cover notes that a node is built on.
+func (t *Tree) cover(i int) {
+	if n := &t.nodes[i]; !n.inner {
+		n.inner = true
+		t.covered = append(t.covered, n.Rev)
+	}
+}
+
 // newestKnown finds the first revision of a history that the tree has: its place
 // in the path and its index. Unknown altogether gives len(path) and -1. It is one
 // pass over the nodes: a history and a tree of thousands must not multiply.
@@ -73,7 +87,7 @@ func (t *Tree) newestKnown(path []model.Rev) (known, at int) {
 // gives the index of its newest revision.
 func (t *Tree) graft(path []model.Rev, parent int) int {
 	if parent >= 0 {
-		t.nodes[parent].inner = true
+		t.cover(parent)
 	}
 	t.nodes = slices.Grow(t.nodes, len(path))
 	for i := len(path) - 1; i >= 0; i-- {
@@ -100,8 +114,10 @@ func (t *Tree) extendRoots(path []model.Rev, at int) (extended bool) {
 		top := next
 		if known > 0 {
 			top = t.graft(older[:known], next)
+			t.nodes[top].inner = true
+		} else {
+			t.cover(top)
 		}
-		t.nodes[top].inner = true
 		t.nodes[at].Parent = int32(top)
 		extended = true
 		if next < 0 {

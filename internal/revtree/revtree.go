@@ -31,9 +31,10 @@ const inlineNodes = 4
 // a document that was never written. A Tree must not be copied by value, as its
 // nodes may lie inside it, nor used by two goroutines at once.
 type Tree struct {
-	nodes  []Node
-	joined bool
-	small  [inlineNodes]Node
+	nodes   []Node
+	covered []model.Rev // leaves that the last Merge built on
+	joined  bool
+	small   [inlineNodes]Node
 }
 
 // Len gives the number of revisions.
@@ -49,7 +50,8 @@ func (t *Tree) Reset() {
 	if t.nodes == nil {
 		t.nodes = t.small[:0]
 	}
-	t.nodes, t.joined = t.nodes[:0], false
+	clear(t.covered)
+	t.nodes, t.covered, t.joined = t.nodes[:0], t.covered[:0], false
 }
 
 // Find gives the index of a revision, -1 if it is not known.
@@ -62,6 +64,28 @@ func (t *Tree) Find(r model.Rev) int {
 	}
 	return -1
 }
+
+// Finder gives Find for about n questions, with an index when they are worth one:
+// the number of revisions asked for may be a client's. It is good until the tree
+// changes.
+func (t *Tree) Finder(n int) func(model.Rev) int {
+	if n <= indexFrom || len(t.nodes) <= indexFrom {
+		return t.Find
+	}
+	at := make(map[model.Rev]int, len(t.nodes))
+	for i := range t.nodes {
+		at[t.nodes[i].Rev] = i
+	}
+	return func(r model.Rev) int {
+		if i, ok := at[r]; ok {
+			return i
+		}
+		return -1
+	}
+}
+
+// indexFrom is how many questions, or revisions, make an index worth its while.
+const indexFrom = 32
 
 // IsLeaf tells whether nothing was built on the revision.
 func (t *Tree) IsLeaf(i int) bool { return !t.nodes[i].inner }

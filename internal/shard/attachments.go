@@ -1,8 +1,10 @@
 package shard
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/divandb/divan/internal/kv"
 	"github.com/divandb/divan/internal/model"
@@ -56,28 +58,50 @@ func appendBlobRow(dst []byte, row blobRow) []byte {
 	return append(dst, 0)
 }
 
-// changeBlob notes that a batch adds or removes a reference.
-func (w *writer) changeBlob(id model.BlobID, delta int64) {
-	w.blobs = addBlobChange(w.blobs, id, delta)
+// blobChanges is what a batch does to the references of all its blobs, one entry
+// for each. A document may have very many attachments, so a long list has an index.
+type blobChanges struct {
+	list []blobChange
+	at   map[model.BlobID]int // place in list; nil while it is short
 }
 
-// addBlobChange keeps one entry per blob.
-func addBlobChange(list []blobChange, id model.BlobID, delta int64) []blobChange {
-	for i := range list {
-		if list[i].id == id {
-			list[i].delta += delta
-			return list
+// indexFrom is how long a list of attachments or blobs is searched one by one.
+const indexFrom = 16
+
+// add notes that references come or go.
+func (c *blobChanges) add(id model.BlobID, delta int64) {
+	if c.at != nil {
+		if i, ok := c.at[id]; ok {
+			c.list[i].delta += delta
+			return
+		}
+		c.at[id] = len(c.list)
+	} else {
+		for i := range c.list {
+			if c.list[i].id == id {
+				c.list[i].delta += delta
+				return
+			}
 		}
 	}
-	return append(list, blobChange{id, delta})
+	c.list = append(c.list, blobChange{id, delta})
+	if c.at == nil && len(c.list) > indexFrom {
+		c.at = make(map[model.BlobID]int, 2*len(c.list))
+		for i := range c.list {
+			c.at[c.list[i].id] = i
+		}
+	}
 }
+
+// reset empties the list.
+func (c *blobChanges) reset() { c.list, c.at = c.list[:0], nil }
 
 // emitBlobs writes the rows of the blobs whose references this write changes.
 func (w *writer) emitBlobs(staged stagedSet) (err error) {
-	if len(w.blobs) == 0 {
+	if len(w.blobs.list) == 0 {
 		return nil
 	}
-	w.gone, err = w.c.applyBlobChanges(w.batch, &w.next, w.blobs, staged, w.gone)
+	w.gone, err = w.c.applyBlobChanges(w.batch, &w.next, w.blobs.list, staged, w.gone)
 	return err
 }
 
@@ -85,6 +109,7 @@ func (w *writer) emitBlobs(staged stagedSet) (err error) {
 // the blobs whose file has lost its last reference; the file may go once the
 // batch is durable.
 func (c *Copy) applyBlobChanges(b *kv.Batch, next *counters, changes []blobChange, staged stagedSet, gone []model.BlobID) ([]model.BlobID, error) {
+	byBlob := staged.byBlob()
 	for _, ch := range changes {
 		if ch.delta == 0 {
 			continue
@@ -94,7 +119,7 @@ func (c *Copy) applyBlobChanges(b *kv.Batch, next *counters, changes []blobChang
 			return gone, err
 		}
 		if !found {
-			s := staged.byBlob(ch.id)
+			s := byBlob(ch.id)
 			if s == nil {
 				return gone, fmt.Errorf("attachment %x: %w", ch.id[:8], corrupt("attachment reference"))
 			}
@@ -130,6 +155,7 @@ func (w *writer) resolveAtts(st *docState, e *model.Edit, parent int, staged sta
 		return nil, nil, nil
 	}
 	out := make([]model.Attachment, len(e.Atts))
+	var stubs []int
 	for i := range e.Atts {
 		a := &e.Atts[i]
 		switch {
@@ -141,14 +167,7 @@ func (w *writer) resolveAtts(st *docState, e *model.Edit, parent int, staged sta
 				out[i].Length = s.length
 			}
 		case a.Stub:
-			from, err := w.findStub(st, e, parent, a)
-			if err != nil {
-				return nil, nil, err
-			}
-			if from == nil {
-				return nil, model.MissingStub(e.ID, a.Name), nil
-			}
-			out[i] = *from
+			stubs = append(stubs, i)
 		default:
 			row, found, err := w.c.readBlobRow(&a.Blob)
 			if err != nil {
@@ -164,62 +183,99 @@ func (w *writer) resolveAtts(st *docState, e *model.Edit, parent int, staged sta
 			}
 		}
 	}
+	if len(stubs) > 0 {
+		missing, err := w.resolveStubs(st, e, parent, stubs, out)
+		if err != nil {
+			return nil, nil, err
+		}
+		if missing >= 0 {
+			return nil, model.MissingStub(e.ID, e.Atts[missing].Name), nil
+		}
+	}
 	return out, nil, nil
 }
 
-// findStub looks for the attachment a stub stands for. A new edit may only mean
-// its parent's; a replicated one may mean that of any ancestor or leaf whose body
-// is here. nil: there is none.
-func (w *writer) findStub(st *docState, e *model.Edit, parent int, stub *model.AttachmentEdit) (*model.Attachment, error) {
-	if !e.Replicated {
-		if parent < 0 {
-			return nil, nil
+// resolveStubs fills in the attachments that stubs stand for. Each revision that
+// may have them is read once, whatever the number of stubs. missing is the first
+// stub that names nothing, -1 if all do.
+func (w *writer) resolveStubs(st *docState, e *model.Edit, parent int, stubs []int, out []model.Attachment) (missing int, err error) {
+	for _, i := range w.stubSources(st, e, parent) {
+		n := st.tree.Node(i)
+		if !n.HasBody {
+			continue
 		}
-		return w.stubIn(st, parent, stub, false)
-	}
-	for _, rev := range e.Path[1:] {
-		if i := st.tree.Find(rev); i >= 0 {
-			if a, err := w.stubIn(st, i, stub, true); a != nil || err != nil {
-				return a, err
+		atts, err := w.attsOf(st, n.Rev)
+		if err != nil {
+			return -1, err
+		}
+		find := attFinder(atts, len(stubs))
+		open := stubs[:0]
+		for _, k := range stubs {
+			if a := find(e.Atts[k].Name); a != nil && meant(a, &e.Atts[k], e.Replicated) {
+				out[k] = *a
+			} else {
+				open = append(open, k)
 			}
 		}
-	}
-	for _, i := range st.tree.Leaves() {
-		if a, err := w.stubIn(st, i, stub, true); a != nil || err != nil {
-			return a, err
+		if stubs = open; len(stubs) == 0 {
+			return -1, nil
 		}
 	}
-	return nil, nil
+	return stubs[0], nil
 }
 
-// stubIn looks for it in one revision. With byDigest, equal bytes count even if
-// the positions differ: histories of two servers may count them differently.
-func (w *writer) stubIn(st *docState, i int, stub *model.AttachmentEdit, byDigest bool) (*model.Attachment, error) {
-	n := st.tree.Node(i)
-	if !n.HasBody {
-		return nil, nil
-	}
-	atts, err := w.attsOf(st, n.Rev)
-	if err != nil {
-		return nil, err
-	}
-	for k := range atts {
-		a := &atts[k]
-		if a.Name != stub.Name {
-			continue
+// stubSources gives the revisions whose attachments the stubs of an edit may mean.
+// A new edit may only mean its parent's; a replicated one may mean those of any
+// ancestor, the nearest first, or leaf.
+func (w *writer) stubSources(st *docState, e *model.Edit, parent int) []int {
+	if !e.Replicated {
+		if parent < 0 {
+			return nil
 		}
-		known := stub.Digest != [16]byte{}
-		if byDigest && known {
-			if a.Digest == stub.Digest {
-				return a, nil
+		return []int{parent}
+	}
+	// One pass over the tree: a history and a tree of thousands must not multiply.
+	var out []int
+	top := e.Path[0].Pos
+	for i := range st.tree.Len() {
+		r := st.tree.Node(i).Rev
+		if r.Pos < top && top-r.Pos < uint64(len(e.Path)) && e.Path[top-r.Pos] == r {
+			out = append(out, i)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b int) int {
+		return cmp.Compare(st.tree.Node(b).Rev.Pos, st.tree.Node(a).Rev.Pos)
+	})
+	return st.tree.AppendLeaves(out)
+}
+
+// attFinder finds attachments by name; lookups is about how often it will be asked.
+func attFinder(atts []model.Attachment, lookups int) func(name string) *model.Attachment {
+	if len(atts) <= indexFrom || lookups <= indexFrom {
+		return func(name string) *model.Attachment {
+			for i := range atts {
+				if atts[i].Name == name {
+					return &atts[i]
+				}
 			}
-			continue
-		}
-		if stub.RevPos == 0 || stub.RevPos == a.RevPos {
-			return a, nil
+			return nil
 		}
 	}
-	return nil, nil
+	byName := make(map[string]*model.Attachment, len(atts))
+	for i := range atts {
+		byName[atts[i].Name] = &atts[i]
+	}
+	return func(name string) *model.Attachment { return byName[name] }
+}
+
+// meant tells whether a stub stands for an attachment of its name. With byDigest,
+// equal bytes count even if the positions differ: histories of two servers may
+// count them differently.
+func meant(a *model.Attachment, stub *model.AttachmentEdit, byDigest bool) bool {
+	if byDigest && stub.Digest != [16]byte{} {
+		return a.Digest == stub.Digest
+	}
+	return stub.RevPos == 0 || stub.RevPos == a.RevPos
 }
 
 // attsOf gives the attachment list of a stored revision.
@@ -251,7 +307,7 @@ func (w *writer) replaceForgotten(st *docState, rev model.Rev) error {
 		return err
 	}
 	for i := range atts {
-		w.changeBlob(atts[i].Blob, -1)
+		w.blobs.add(atts[i].Blob, -1)
 	}
 	return nil
 }

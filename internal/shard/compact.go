@@ -166,7 +166,7 @@ func (c *Copy) removeStale(rows []staleNote) (gone []model.BlobID, p pending, er
 	b := c.store.NewBatch()
 	b.Frees = true
 	docs := make(map[string]*compactDoc, len(rows))
-	var changes []blobChange
+	var changes blobChanges
 	for i := range rows {
 		n := &rows[i]
 		d := docs[n.id]
@@ -178,7 +178,7 @@ func (c *Copy) removeStale(rows []staleNote) (gone []model.BlobID, p pending, er
 			}
 			docs[n.id] = d
 		}
-		if changes, err = c.removeBody(b, n, d, changes); err != nil {
+		if err := c.removeBody(b, n, d, &changes); err != nil {
 			_ = b.Close()
 			return nil, p, err
 		}
@@ -191,7 +191,7 @@ func (c *Copy) removeStale(rows []staleNote) (gone []model.BlobID, p pending, er
 			b.Set(c.appendInfoKey(nil, id), d.tree.Append(appendHeader(nil, &d.head)))
 		}
 	}
-	if gone, err = c.applyBlobChanges(b, &next, changes, nil, nil); err != nil {
+	if gone, err = c.applyBlobChanges(b, &next, changes.list, nil, nil); err != nil {
 		_ = b.Close()
 		return nil, p, err
 	}
@@ -218,16 +218,16 @@ func (c *Copy) loadCompact(id string, d *compactDoc) error {
 
 // removeBody removes one body and its references, unless its revision is a leaf:
 // stemming may forget a revision that replication then brings again.
-func (c *Copy) removeBody(b *kv.Batch, n *staleNote, d *compactDoc, changes []blobChange) ([]blobChange, error) {
+func (c *Copy) removeBody(b *kv.Batch, n *staleNote, d *compactDoc, changes *blobChanges) error {
 	if i := d.tree.Find(n.rev); i >= 0 {
 		if d.tree.IsLeaf(i) {
-			return changes, nil
+			return nil
 		}
 		d.tree.Node(i).HasBody = false
 	}
 	for _, r := range d.gone {
 		if r == n.rev {
-			return changes, nil
+			return nil
 		}
 	}
 	d.gone = append(d.gone, n.rev)
@@ -235,19 +235,19 @@ func (c *Copy) removeBody(b *kv.Batch, n *staleNote, d *compactDoc, changes []bl
 	if n.atts {
 		val, found, err := c.store.Get(key)
 		if err != nil {
-			return changes, err
+			return err
 		}
 		if found {
 			atts, _, err := parseBody(val.Bytes())
 			val.Release()
 			if err != nil {
-				return changes, err
+				return err
 			}
 			for i := range atts {
-				changes = addBlobChange(changes, atts[i].Blob, -1)
+				changes.add(atts[i].Blob, -1)
 			}
 		}
 	}
 	b.Delete(key)
-	return changes, nil
+	return nil
 }

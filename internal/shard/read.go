@@ -120,8 +120,9 @@ func (r *reader) collect(q *shardapi.DocQuery, out *shardapi.DocAnswer) (ok bool
 	case len(q.Revs) == 0:
 		return r.addWinner(q, out)
 	}
+	find := r.tree.Finder(len(q.Revs))
 	for _, rev := range q.Revs {
-		i := r.tree.Find(rev)
+		i := find(rev)
 		if i < 0 {
 			out.Missing = append(out.Missing, rev)
 			continue
@@ -239,8 +240,9 @@ func (c *Copy) RevsDiff(ctx context.Context, req *shardapi.RevsDiffRequest) (*sh
 			continue
 		}
 		top := uint64(0)
+		find := r.tree.Finder(len(req.Revs[i]))
 		for _, rev := range req.Revs[i] {
-			if r.tree.Find(rev) < 0 {
+			if find(rev) < 0 {
 				diff.Missing = append(diff.Missing, rev)
 				top = max(top, rev.Pos)
 			}

@@ -49,14 +49,18 @@ type stagedBlob struct {
 // stagedSet is what one write has claimed, by ticket.
 type stagedSet map[string]*stagedBlob
 
-// byBlob finds claimed bytes by their hash.
-func (s stagedSet) byBlob(id model.BlobID) *stagedBlob {
-	for _, b := range s {
-		if b.id == id {
-			return b
+// byBlob gives the way to find claimed bytes by their hash.
+func (s stagedSet) byBlob() func(id model.BlobID) *stagedBlob {
+	var index map[model.BlobID]*stagedBlob // made at the first question
+	return func(id model.BlobID) *stagedBlob {
+		if index == nil {
+			index = make(map[model.BlobID]*stagedBlob, len(s))
+			for _, b := range s {
+				index[b.id] = b
+			}
 		}
+		return index[id]
 	}
-	return nil
 }
 
 // staged tells whether bytes wait for a write.

@@ -53,7 +53,7 @@ type writer struct {
 	used   int
 	byID   map[string]*docState
 	revs   []model.Rev // made ahead of the sequencer; zero where that was not possible
-	blobs  []blobChange
+	blobs  blobChanges
 	gone   []model.BlobID // file blobs that lost their last reference
 	seqs   []seqDelta
 	ids    []idDelta
@@ -205,11 +205,11 @@ func (w *writer) recycle() {
 	}
 	clear(w.byID)
 	clear(w.revs)
-	clear(w.blobs)
 	clear(w.ids)
 	clear(w.revBuf)
 	w.c, w.used = nil, 0
-	w.blobs, w.gone, w.seqs, w.ids = w.blobs[:0], w.gone[:0], w.seqs[:0], w.ids[:0]
+	w.blobs.reset()
+	w.gone, w.seqs, w.ids = w.gone[:0], w.seqs[:0], w.ids[:0]
 	if cap(w.val) > 1<<20 || len(w.states) > 10_000 {
 		return // an outsized write does not leave its memory behind
 	}
@@ -323,20 +323,13 @@ func (w *writer) merge(st *docState, e *model.Edit, staged stagedSet) (rev model
 			}
 		}
 	}
-	w.leaves = st.tree.AppendLeaves(w.leaves[:0])
-	w.revBuf = w.revBuf[:0]
-	for _, i := range w.leaves {
-		w.revBuf = append(w.revBuf, st.tree.Node(i).Rev)
-	}
 	joined := st.tree.Joined()
 	leaf, added := st.tree.Merge(e.Path, e.Deleted)
 	if !added && st.tree.Joined() == joined {
 		return rev, nil, nil
 	}
-	for _, r := range w.revBuf {
-		if i := st.tree.Find(r); !st.tree.IsLeaf(i) {
-			w.supersede(st, i)
-		}
+	for _, r := range st.tree.Covered() {
+		w.supersede(st, st.tree.Find(r))
 	}
 	if added {
 		w.store(st, leaf, e, atts)
@@ -368,7 +361,7 @@ func (w *writer) store(st *docState, leaf int, e *model.Edit, atts []model.Attac
 	for i := range atts {
 		n.Size += atts[i].Length
 		n.Active += atts[i].EncodedLength
-		w.changeBlob(atts[i].Blob, 1)
+		w.blobs.add(atts[i].Blob, 1)
 	}
 	if len(atts) > 0 {
 		st.atts = true
@@ -395,9 +388,10 @@ func (w *writer) differs(st *docState) (bool, error) {
 	if r.tree.Len() != st.tree.Len() {
 		return true, nil
 	}
+	find := st.tree.Finder(r.tree.Len())
 	for i := range r.tree.Len() {
 		old := r.tree.Node(i)
-		k := st.tree.Find(old.Rev)
+		k := find(old.Rev)
 		if k < 0 {
 			return true, nil
 		}
