@@ -149,6 +149,18 @@ func (s *Store) leave() { s.life.RUnlock() }
 // Full tells whether the store is below its free-space mark.
 func (s *Store) Full() bool { return s.free.full.Load() }
 
+// Wrote counts bytes that somebody else puts on the store's disk, attachment files
+// say, and looks at the free space when enough have come together: below the mark
+// it is ErrStorageFull, and the writer must stop, as what is left is kept for the
+// store's own log and compactions.
+func (s *Store) Wrote(n int64) error {
+	s.free.wrote(n, s.o.Logger)
+	if s.free.full.Load() {
+		return model.ErrStorageFull
+	}
+	return nil
+}
+
 // Failed gives the error that closed the gate, nil while it is open.
 func (s *Store) Failed() error { return s.gate.failure() }
 

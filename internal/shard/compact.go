@@ -101,7 +101,7 @@ func (c *Copy) Compact(ctx context.Context, before time.Time) (removed int64, er
 		if err := c.finish(p); err != nil {
 			return removed, fmt.Errorf("compact: %w", err)
 		}
-		c.unlinkUnnamed(gone)
+		c.unlinkGone(gone)
 		removed += int64(len(rows))
 		c.work.add(c.opts.Now(), int64(len(rows)))
 		// Go on behind the last row: the store steps over removed ones slowly.
@@ -195,8 +195,12 @@ func (c *Copy) removeStale(rows []staleNote) (gone []model.BlobID, p pending, er
 		_ = b.Close()
 		return nil, p, err
 	}
+	c.pinGone(gone)
 	if p, err = c.apply(b, &next); err != nil {
 		_ = b.Close()
+		for _, id := range gone {
+			c.blobs.unpin(id)
+		}
 		return nil, p, err
 	}
 	return gone, p, nil

@@ -193,6 +193,14 @@ func (c *Copy) apply(b *kv.Batch, next *counters) (pending, error) {
 	size, gen := int64(b.Size()), c.store.Unflushed()
 	commit, err := c.store.Apply(b)
 	if err != nil {
+		if !errors.Is(err, model.ErrStorageFull) {
+			// The store may show the batch all the same. Nobody will ever call it durable,
+			// and a local document has no sequence to wait for: refuse everything.
+			if c.closed == nil {
+				c.closed = err
+			}
+			c.mark.fail(err)
+		}
 		return pending{}, err
 	}
 	c.count = *next

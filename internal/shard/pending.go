@@ -100,7 +100,11 @@ func (c *Copy) Pending(ctx context.Context, since uint64) (int64, error) {
 	case since == 0:
 		return rows, nil
 	case seq-since <= scanPending:
-		return c.countSeqs(since+1, 0)
+		n, err := c.countSeqs(since+1, 0)
+		if err != nil {
+			return 0, err
+		}
+		return n, c.settle(ctx) // rows of later writes may be among them (I3)
 	}
 	if err := c.buildSeqs(ctx); err != nil {
 		return 0, err

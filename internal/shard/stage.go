@@ -32,7 +32,7 @@ const TempDir = "tmp"
 type blobs struct {
 	mu      sync.Mutex
 	tickets map[string]*stagedBlob
-	pins    map[model.BlobID]int // blobs a write is about to name: their file stays
+	pins    map[model.BlobID]int // blobs a batch on its way names, or names no more: their file stays
 	ready   bool                 // the copy's directory exists
 }
 
@@ -68,6 +68,23 @@ func (b *blobs) staged() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.tickets) > 0 || len(b.pins) > 0
+}
+
+// pinLocked keeps the file of a blob from being removed. The caller holds mu.
+func (b *blobs) pinLocked(id model.BlobID) {
+	if b.pins == nil {
+		b.pins = make(map[model.BlobID]int)
+	}
+	b.pins[id]++
+}
+
+// unpin ends it. Whoever ends it looks whether the file must go.
+func (b *blobs) unpin(id model.BlobID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.pins[id]--; b.pins[id] == 0 {
+		delete(b.pins, id)
+	}
 }
 
 // Stage takes the bytes of an attachment in constant memory: small ones stay in
@@ -108,6 +125,10 @@ func (c *Copy) Stage(ctx context.Context, r io.Reader) (*shardapi.Staged, error)
 			if file, err = os.OpenFile(s.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 				return nil, diskError("stage attachment", err)
 			}
+		}
+		// The disk may fill up while a large one comes.
+		if err := c.store.Wrote(int64(n)); err != nil {
+			return nil, discard(file, fmt.Errorf("stage attachment: %w", err))
 		}
 		if _, err := file.Write(buf[:n]); err != nil {
 			return nil, discard(file, diskError("stage attachment", err))
@@ -239,10 +260,7 @@ func (c *Copy) claimStaged(edits []model.Edit) (stagedSet, error) {
 			s := c.blobs.tickets[ticket]
 			if s != nil {
 				delete(c.blobs.tickets, ticket)
-				if c.blobs.pins == nil {
-					c.blobs.pins = make(map[model.BlobID]int)
-				}
-				c.blobs.pins[s.id]++
+				c.blobs.pinLocked(s.id)
 			}
 			c.blobs.mu.Unlock()
 			if s == nil {
@@ -334,16 +352,31 @@ func syncDir(dir string) error {
 	return nil
 }
 
+// pinGone keeps the files of blobs whose last reference a batch takes until the
+// batch is durable: a write that fails meanwhile on the same bytes finds no row and
+// would remove a file that the row names again after a crash.
+func (c *Copy) pinGone(gone []model.BlobID) {
+	c.blobs.mu.Lock()
+	defer c.blobs.mu.Unlock()
+	for _, id := range gone {
+		c.blobs.pinLocked(id)
+	}
+}
+
+// unlinkGone removes those files, now that the batch is durable.
+func (c *Copy) unlinkGone(gone []model.BlobID) {
+	for _, id := range gone {
+		c.blobs.unpin(id)
+	}
+	c.unlinkUnnamed(gone)
+}
+
 // releaseStaged ends the claim of a write, whatever its outcome: bytes that no
 // row names go.
 func (c *Copy) releaseStaged(set stagedSet) {
 	for _, s := range set {
 		_ = s.remove() // not moved: the next start empties the directory
-		c.blobs.mu.Lock()
-		if c.blobs.pins[s.id]--; c.blobs.pins[s.id] == 0 {
-			delete(c.blobs.pins, s.id)
-		}
-		c.blobs.mu.Unlock()
+		c.blobs.unpin(s.id)
 		if s.path != "" {
 			c.unlinkUnnamed([]model.BlobID{s.id})
 		}

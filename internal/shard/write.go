@@ -102,7 +102,7 @@ func (c *Copy) Write(ctx context.Context, req *shardapi.WriteRequest) (*shardapi
 		if c.opts.OnUpdate != nil {
 			c.opts.OnUpdate(c.id, p.seq)
 		}
-		c.unlinkUnnamed(w.gone)
+		c.unlinkGone(w.gone)
 		return resp, nil
 	}
 	// Nothing to write, but the refusals (and the "known already") speak of
@@ -176,9 +176,13 @@ func (w *writer) run(req *shardapi.WriteRequest, resp *shardapi.WriteResponse, s
 		w.abandon()
 		return p, 0, false, fmt.Errorf("write: %w", err)
 	}
+	c.pinGone(w.gone)
 	p, err = c.apply(w.batch, &w.next)
 	if err != nil {
 		w.abandon()
+		for _, id := range w.gone {
+			c.blobs.unpin(id)
+		}
 		return p, 0, false, err
 	}
 	w.batch = nil
