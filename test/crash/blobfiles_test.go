@@ -12,7 +12,7 @@ import (
 )
 
 // patience bounds the wait for something that happens in the background.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // blobFiles looks at the attachment files below a data directory and says what is
 // wrong: each must be named by a revision that is there. digests remembers files
