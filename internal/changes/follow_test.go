@@ -22,10 +22,10 @@ import (
 // the middle and resumes from the token of any row, and one that is slow.
 func TestFollowersMissNothing(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ q, ring int }{{1, 1000}, {2, 1000}, {3, 4}, {2, 1}} {
-		t.Run(fmt.Sprintf("q%d ring %d", c.q, c.ring), func(t *testing.T) {
+	for _, c := range []struct{ q, ring, bytes int }{{1, 1000, 0}, {2, 1000, 0}, {3, 4, 0}, {2, 1, 0}, {2, 1000, 500}} {
+		t.Run(fmt.Sprintf("q%d ring %d bytes %d", c.q, c.ring, c.bytes), func(t *testing.T) {
 			t.Parallel()
-			n := newNode(t, Options{Ring: c.ring})
+			n := newNode(t, Options{Ring: c.ring, RingBytes: c.bytes})
 			d := n.create(t, cluster.CreateSpec{Name: "a", Q: c.q})
 			const writers, docs, rounds = 3, 15, 8
 			var want sync.Map // id to last revision
@@ -317,4 +317,44 @@ func BenchmarkFanOut(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*followers), "ns/event")
 	cancel()
 	wg.Wait()
+}
+
+// TestRingIsBoundedInBytes updates a document with many conflicts under a follower:
+// a row of it is large, and the hub must not keep a thousand.
+func TestRingIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, Options{RingBytes: 256 << 10})
+	d := n.create(t, cluster.CreateSpec{Name: "a", Q: 1})
+	edits := make([]model.Edit, 500)
+	for i := range edits {
+		edits[i] = doc("d")
+		edits[i].Replicated, edits[i].Path = true, []model.Rev{{Pos: 1, Hash: fmt.Sprintf("%032x", i)}}
+	}
+	n.put(t, d, edits...)
+	f := n.feeds.Follow(t.Context(), d, FeedOptions{Limit: -1})
+	defer f.Close()
+	seen := model.Rev{}
+	for i := range 50 {
+		e := doc("d")
+		e.Replicated, e.Path = true, []model.Rev{{Pos: uint64(i) + 2, Hash: "x"}}
+		n.put(t, d, e)
+		for seen != e.Path[0] {
+			rows, err := f.Next(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range rows {
+				seen = r.Change.Leaves[0].Rev
+			}
+		}
+	}
+	f.hub.mu.Lock()
+	defer f.hub.mu.Unlock()
+	sum := 0
+	for _, node := range f.hub.nodes {
+		sum += node.bytes
+	}
+	if sum != f.hub.bytes || sum > 256<<10 || len(f.hub.nodes) == 0 {
+		t.Errorf("the hub keeps %d bytes in %d nodes and counts %d", sum, len(f.hub.nodes), f.hub.bytes)
+	}
 }

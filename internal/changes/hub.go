@@ -38,6 +38,7 @@ type hub struct {
 	nodes   []*node       // the newest
 	first   uint64        // the number of nodes[0]
 	rows    int           // in all nodes
+	bytes   int           // of all rows, about
 	wake    chan struct{} // closed and replaced with every node
 	err     error         // why there will be no more
 }
@@ -48,6 +49,7 @@ type node struct {
 	index  int    // the range
 	to     uint64 // the range's sequence after it
 	rows   []Row
+	bytes  int // of the rows, about
 	// unread means that nobody wanted rows when it was made: whoever meets it all
 	// the same reads them from the copy.
 	unread bool
@@ -200,14 +202,17 @@ func (h *hub) announce(n *node) {
 	n.before = append(Vector(nil), h.vec...)
 	for i := range n.rows {
 		n.rows[i].renderLines(h.enc, n.before, n.index)
+		n.bytes += n.rows[i].size()
 	}
 	h.vec[n.index] = n.to
 	h.nodes = append(h.nodes, n)
 	h.rows += len(n.rows)
+	h.bytes += n.bytes
 	drop := 0
 	for drop < len(h.nodes) && (h.readers == 0 ||
-		drop < len(h.nodes)-1 && (h.rows > h.s.o.Ring || len(h.nodes)-drop > h.s.o.Ring)) {
+		drop < len(h.nodes)-1 && (h.rows > h.s.o.Ring || h.bytes > h.s.o.RingBytes || len(h.nodes)-drop > h.s.o.Ring)) {
 		h.rows -= len(h.nodes[drop].rows)
+		h.bytes -= h.nodes[drop].bytes
 		drop++
 	}
 	if drop > 0 {
@@ -235,6 +240,15 @@ func (r *Row) renderLines(enc *Encoder, before Vector, index int) {
 	if len(r.Change.Leaves) > 1 {
 		r.lines[AllDocs] = appendFragment(append([]byte(nil), r.lines[MainOnly][:r.frag]...), r.Change, AllDocs)
 	}
+}
+
+// size is about the memory that a rendered row takes.
+func (r *Row) size() int {
+	n := len(r.lines[MainOnly]) + len(r.Change.ID)
+	if leaves := len(r.Change.Leaves); leaves > 1 {
+		n += len(r.lines[AllDocs]) + 64*leaves
+	}
+	return n
 }
 
 // cloneChanges copies a batch, which is valid only until the next one, into three

@@ -26,6 +26,9 @@ type Options struct {
 	// Ring is how many rows a hub keeps for followers that are a little behind;
 	// those further behind read from the copies. Default 1000.
 	Ring int
+	// RingBytes bounds the memory of these rows; one with thousands of conflicts is
+	// large. Default 1 MiB.
+	RingBytes int
 }
 
 // Service gives the feeds of all databases.
@@ -42,6 +45,9 @@ type Service struct {
 func New(coord *coordinator.Coordinator, o Options) *Service {
 	if o.Ring <= 0 {
 		o.Ring = 1000
+	}
+	if o.RingBytes <= 0 {
+		o.RingBytes = 1 << 20
 	}
 	return &Service{coord: coord, o: o, hubs: map[hubKey]*hub{}}
 }

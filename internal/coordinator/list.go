@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"io"
+	"math"
 
 	"github.com/divandb/divan/internal/cluster"
 	"github.com/divandb/divan/internal/shardapi"
@@ -28,7 +29,11 @@ type ListHead struct {
 func (c *Coordinator) List(ctx context.Context, db *cluster.Database, req *ListRequest) (*ListHead, shardapi.Stream[shardapi.Row], error) {
 	part := req.ListRequest
 	if part.Limit >= 0 && req.Skip > 0 {
-		part.Limit += req.Skip
+		if part.Limit > math.MaxInt64-req.Skip {
+			part.Limit = -1 // both are a client's; the window keeps the limit
+		} else {
+			part.Limit += req.Skip
+		}
 	}
 	head := &ListHead{}
 	var streams []shardapi.Stream[shardapi.Row]
@@ -70,7 +75,8 @@ func (c *Coordinator) List(ctx context.Context, db *cluster.Database, req *ListR
 		}
 	}
 	if req.Offset {
-		head.Offset = min(head.Offset+max(req.Skip, 0), max(head.TotalRows, head.Offset))
+		last := max(head.TotalRows, head.Offset)
+		head.Offset += min(max(req.Skip, 0), last-head.Offset)
 	}
 	var out shardapi.Stream[shardapi.Row]
 	if len(streams) == 1 {

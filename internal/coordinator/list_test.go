@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -152,6 +153,27 @@ func TestPartitionList(t *testing.T) {
 	info, err := n.coord.PartitionInfo(t.Context(), d, "c")
 	if err != nil || info.DocCount != 10 {
 		t.Fatalf("partition info: %+v, %v", info, err)
+	}
+}
+
+// TestListWithHugeNumbers gives limit and skip values whose sum is no int64.
+func TestListWithHugeNumbers(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	for _, q := range []int{1, 2} {
+		d := n.create(t, cluster.CreateSpec{Name: fmt.Sprintf("q%d", q), Q: q})
+		n.put(t, d, doc("a"), doc("b"), doc("c"))
+		start := "b"
+		for _, c := range []struct {
+			limit, skip  int64
+			rows, offset int64
+		}{{math.MaxInt64, math.MaxInt64, 0, 3}, {math.MaxInt64, 1, 1, 2}, {1, math.MaxInt64, 0, 3}, {-1, math.MaxInt64, 0, 3}} {
+			head, ids := n.collect(t, d, &coordinator.ListRequest{Skip: c.skip,
+				ListRequest: shardapi.ListRequest{Limit: c.limit, Offset: true, Start: &start}})
+			if int64(len(ids)) != c.rows || head.Offset != c.offset {
+				t.Errorf("q %d limit %d skip %d: %d rows at offset %d, want %d at %d", q, c.limit, c.skip, len(ids), head.Offset, c.rows, c.offset)
+			}
+		}
 	}
 }
 

@@ -83,11 +83,13 @@ func countGunzipped(from io.Reader) *gunzipCounter {
 	g := &gunzipCounter{from: from, pipe: w, done: make(chan struct{})}
 	go func() {
 		defer close(g.done)
-		zr, err := gzip.NewReader(r)
-		if err == nil {
-			g.count, err = io.Copy(io.Discard, zr)
-		}
-		g.err = err
+		g.err = Guard(func() error {
+			zr, err := gzip.NewReader(r)
+			if err == nil {
+				g.count, err = io.Copy(io.Discard, zr)
+			}
+			return err
+		})
 		r.CloseWithError(io.ErrClosedPipe) // a writer must not wait for us any more
 	}()
 	return g

@@ -64,6 +64,8 @@ type changeStream struct {
 	bytes []byte
 	key   []byte
 	rd    *reader
+
+	history int // bytes of the batch in histories
 }
 
 // changeSpan is where the parts of a row are.
@@ -92,7 +94,7 @@ func (s *changeStream) Next() ([]shardapi.Change, error) {
 		return nil, err
 	}
 	s.rows, s.docs, s.leafs = s.rows[:0], s.docs[:0], s.leafs[:0]
-	s.texts.buf, s.bytes = s.texts.buf[:0], s.bytes[:0]
+	s.texts.buf, s.bytes, s.history = s.texts.buf[:0], s.bytes[:0], 0
 	if s.pick {
 		err = s.nextPicked()
 	} else {
@@ -153,7 +155,8 @@ func (s *changeStream) nextScanned(fresh bool) error {
 
 // batchFull tells whether the batch must go out.
 func (s *changeStream) batchFull() bool {
-	return len(s.rows) >= batchRows || len(s.bytes) >= batchBytes
+	// Leaves count too: a document may have a hundred thousand.
+	return len(s.rows) >= batchRows || len(s.bytes)+len(s.texts.buf)+s.history >= batchBytes
 }
 
 // place puts a fresh iterator where the stream stands.
@@ -302,7 +305,7 @@ func (s *changeStream) document(id, leaves []byte, d *model.Doc) (wanted bool, e
 	s.bytes = append(s.bytes, text...)
 	d.Atts, d.Body = atts, s.bytes[from:len(s.bytes):len(s.bytes)]
 	if s.req.Want&^(shardapi.WantBody|shardapi.WantLeaves) != 0 {
-		return true, s.history(id, rev, d)
+		return true, s.addHistory(id, rev, d)
 	}
 	return true, nil
 }
@@ -312,8 +315,8 @@ func deletedMember(name string) ([]byte, bool) {
 	return []byte("true"), name == "_deleted"
 }
 
-// history adds what only the tree knows.
-func (s *changeStream) history(id []byte, rev model.Rev, d *model.Doc) error {
+// addHistory adds what only the tree knows.
+func (s *changeStream) addHistory(id []byte, rev model.Rev, d *model.Doc) error {
 	if s.rd == nil {
 		s.rd = &reader{c: s.c}
 	}
@@ -332,5 +335,6 @@ func (s *changeStream) history(id []byte, rev model.Rev, d *model.Doc) error {
 	}
 	d.Rev = rev
 	s.rd.fillHistory(d, s.req.Want&^shardapi.WantLeaves)
+	s.history += historyBytes(d)
 	return nil
 }

@@ -3,6 +3,7 @@ package shard
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"testing"
 
 	"github.com/divandb/divan/internal/kv"
@@ -78,6 +79,59 @@ func TestManyConflictsInOneWrite(t *testing.T) {
 	}
 	if err := checkCopy(c); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestBatchesCountLeaves streams documents with many conflicts: a batch is bounded
+// by what it takes, not by its rows alone.
+func TestBatchesCountLeaves(t *testing.T) {
+	t.Parallel()
+	c := memoryCopy(t, Options{})
+	const docs, leaves = 40, 1500
+	for d := range docs {
+		edits := make([]model.Edit, leaves)
+		for i := range edits {
+			edits[i] = model.Edit{ID: fmt.Sprint(d), Body: []byte("{}"), Replicated: true, Path: []model.Rev{{Pos: 1, Hash: fmt.Sprintf("%032x", i)}}}
+		}
+		mustWrite(t, c, 0, edits...)
+	}
+	most, rows := 0, 0
+	feed, err := c.Changes(t.Context(), &shardapi.ChangesRequest{Limit: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer feed.Close()
+	for {
+		batch, err := feed.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		most, rows = max(most, len(batch)), rows+len(batch)
+	}
+	if bound := 1 + batchBytes/(32*leaves); most > bound || rows != docs {
+		t.Errorf("changes: %d rows, up to %d in a batch, want %d and %d", rows, most, docs, bound)
+	}
+	most, rows = 0, 0
+	_, list, err := c.List(t.Context(), &shardapi.ListRequest{Limit: -1, IncludeDocs: true, Want: shardapi.WantLeaves})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Close()
+	for {
+		batch, err := list.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		most, rows = max(most, len(batch)), rows+len(batch)
+	}
+	if bound := 1 + batchBytes/(64*leaves); most > bound || rows != docs {
+		t.Errorf("list: %d rows, up to %d in a batch, want %d and %d", rows, most, docs, bound)
 	}
 }
 

@@ -92,6 +92,8 @@ type listStream struct {
 	bytes []byte // bodies of the batch
 	key   []byte
 	rd    *reader
+
+	history int // bytes of the batch in histories
 }
 
 // listSpan is where the texts of a row are.
@@ -109,9 +111,9 @@ func (s *listStream) Next() ([]shardapi.Row, error) {
 		return nil, err
 	}
 	s.rows, s.spans, s.docs = s.rows[:0], s.spans[:0], s.docs[:0]
-	s.texts.buf, s.bytes = s.texts.buf[:0], s.bytes[:0]
+	s.texts.buf, s.bytes, s.history = s.texts.buf[:0], s.bytes[:0], 0
 	valid := s.place(fresh)
-	for scanned := 0; valid && len(s.rows) < batchRows && len(s.bytes) < batchBytes && scanned < batchScan && s.left != 0; scanned++ {
+	for scanned := 0; valid && len(s.rows) < batchRows && len(s.bytes)+s.history < batchBytes && scanned < batchScan && s.left != 0; scanned++ {
 		given, err := s.row()
 		if err != nil {
 			return nil, err
@@ -271,7 +273,15 @@ func (s *listStream) document(id, rev, tree []byte, d *model.Doc) (err error) {
 	}
 	d.Rev = s.rd.tree.Node(s.rd.tree.Winner()).Rev
 	s.rd.fillHistory(d, s.req.Want)
+	s.history += historyBytes(d)
 	return nil
+}
+
+// historyBytes is about how much memory the history of a document takes, which may
+// be far more than its body does.
+func historyBytes(d *model.Doc) int {
+	const each = 64
+	return each * (len(d.Path) + len(d.RevsInfo) + len(d.Leaves))
 }
 
 // appendEscapedBytes is appendEscaped for bytes.

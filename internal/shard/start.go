@@ -23,6 +23,10 @@ func TidyBlobs(store *kv.Store, dir string) error {
 	if err := os.MkdirAll(temp, 0o700); err != nil {
 		return fmt.Errorf("tidy attachments: %w", err)
 	}
+	// A copy's directory is durable only if the one it stands in is.
+	if err := syncDir(filepath.Dir(dir)); err != nil {
+		return fmt.Errorf("tidy attachments: %w", err)
+	}
 	copies, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("tidy attachments: %w", err)

@@ -3,6 +3,8 @@ package shardhost
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/divandb/divan/internal/model"
@@ -36,7 +38,7 @@ func (h *Host) tidy(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		keep, err := h.compactIfNeeded(ctx, id)
+		keep, err := h.compactGuarded(ctx, id)
 		if err != nil && ctx.Err() == nil && model.KindOf(err) != model.KindUnavailable {
 			h.opts.Logger.Error("compaction failed", "copy", uint64(id), "error", err)
 		}
@@ -67,6 +69,18 @@ func (h *Host) entries() []*entry {
 		}
 	}
 	return out
+}
+
+// compactGuarded is compactIfNeeded without its panics: in this goroutine one would
+// end the process, and start after start, as the copy is looked at again. Those out
+// of the store end it by themselves.
+func (h *Host) compactGuarded(ctx context.Context, id shardapi.CopyID) (keep bool, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			keep, err = false, fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return h.compactIfNeeded(ctx, id)
 }
 
 // compactIfNeeded compacts a copy that has grown. keep tells that it is to be
