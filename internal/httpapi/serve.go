@@ -92,6 +92,13 @@ func (a *API) serve(rq *request) error {
 	}
 	rq.who = who
 	rq.route = rt
+	// Only a percent sign or a semicolon can make a query string unreadable. A
+	// parameter must not be lost because another one is.
+	if strings.ContainsAny(r.URL.RawQuery, "%;") {
+		if _, err := rq.q(); err != nil {
+			return err
+		}
+	}
 	if who.Renew != "" {
 		rq.setSession(who.Renew)
 	}
@@ -160,7 +167,8 @@ func (rq *request) fail(err error) {
 		}
 	}
 	status := statusOf(e.Kind)
-	if status >= 500 && e.Kind != model.KindNotImplemented {
+	// A full disk has its own line in the log; one per refused write would flood it.
+	if status >= 500 && e.Kind != model.KindNotImplemented && e.Kind != model.KindStorageFull {
 		rq.api.Log.Error("request failed", "request", rq.id, "method", rq.method, "path", rq.r.URL.Path, "error", err)
 	}
 	if rq.w.status != 0 {
