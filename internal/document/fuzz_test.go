@@ -26,7 +26,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		p, err := Parse(norm, ParseOptions{Replicated: true, ReplicatorDB: true})
+		p, err := Parse(norm, ParseOptions{Replicated: true})
 		if err != nil {
 			var e *model.Error
 			if !errors.As(err, &e) || e.Kind != model.KindBadRequest {
@@ -59,7 +59,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := Parse(out, ParseOptions{Replicated: true, ReplicatorDB: true})
+		again, err := Parse(out, ParseOptions{Replicated: true})
 		if err != nil {
 			t.Fatalf("%s: %v", out, err)
 		}

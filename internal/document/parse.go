@@ -10,11 +10,10 @@ import (
 // ParseOptions says for which database, and by which kind of write, a document
 // is read. The zero value is an ordinary edit of an ordinary database.
 type ParseOptions struct {
-	ID           string // the id that the URL gives; it wins over _id. Default: _id alone counts
-	Replicated   bool   // new_edits=false: the revision is not made but given
-	Partitioned  bool   // ids must be "partition:id"
-	ReplicatorDB bool   // takes the _replication_ members, which stay in the body
-	MaxSize      int64  // of the body, attachments not counted; default 0: no limit
+	ID          string // the id that the URL gives; it wins over _id. Default: _id alone counts
+	Replicated  bool   // new_edits=false: the revision is not made but given
+	Partitioned bool   // ids must be "partition:id"
+	MaxSize     int64  // of the body, attachments not counted; default 0: no limit
 }
 
 // Parsed is a document taken apart.
@@ -108,13 +107,11 @@ func (p *Parsed) special(name string, value []byte, o *ParseOptions) (keep bool,
 	case "_revs_info", "_local_seq", "_conflicts", "_deleted_conflicts":
 		// What a read prints may be written back; it says nothing.
 		return false, nil
-	case "_access":
-		return true, nil
-	case "_replication_state", "_replication_state_time", "_replication_state_reason",
+	case "_access",
+		"_replication_state", "_replication_state_time", "_replication_state_reason",
 		"_replication_id", "_replication_stats":
-		if o.ReplicatorDB {
-			return true, nil
-		}
+		// In any database: replication documents are copied and backed up like others.
+		return true, nil
 	}
 	return false, badMember(name)
 }
