@@ -69,8 +69,12 @@ const maxRereads = 100
 func (r *reader) answer(ctx context.Context, q *shardapi.DocQuery, out *shardapi.DocAnswer) error {
 	for range maxRereads {
 		found, err := r.load(ctx, q.ID, q.AllLeaves || len(q.Revs) > 0 || q.Want&^shardapi.WantBody != 0)
-		if err != nil || !found {
+		if err != nil {
 			return err
+		}
+		if !found {
+			*out = shardapi.DocAnswer{Missing: slices.Clone(q.Revs)}
+			return nil
 		}
 		*out = shardapi.DocAnswer{Found: true}
 		ok, err := r.collect(q, out)

@@ -191,6 +191,11 @@ func documentLatest(t *trial) {
 	got, missing := read("5-z", "3-x")
 	same(t, "beside an unknown one", got, revs("3-x"))
 	same(t, "unknown", missing, revs("5-z"))
+	none := t.ask(shardapi.DocQuery{ID: "none", Revs: revs("2-b", "1-a"), Want: shardapi.WantBody})
+	if none.Found || len(none.Docs) != 0 {
+		t.Fatalf("%+v", none)
+	}
+	same(t, "unknown with its document", none.Missing, revs("2-b", "1-a"))
 }
 
 // Path and RevsInfo tell the known history.
