@@ -189,11 +189,11 @@ func TestAttachmentRanges(t *testing.T) {
 			from, to int // to < 0: no such range; from < 0: the whole
 		}{
 			{"bytes=2-5", 2, 5}, {"bytes=0-0", 0, 0}, {"bytes=-3", size - 3, size - 1}, {"bytes=-99999999", 0, size - 1},
-			{"bytes=10-", 10, size - 1}, {"bytes=0-", 0, size - 1}, {"bytes=4-99999999999999999999", 4, size - 1},
+			{"bytes=10-", 10, size - 1}, {"bytes=4-99999999999999999999", 4, size - 1},
 			{fmt.Sprintf("bytes=%d-%d", size-1, size), size - 1, size - 1}, {"Bytes = 2-5", 2, 5},
 			{"bytes=9999999-", 0, -1}, {"bytes=5-2", 0, -1}, {"bytes=-0", 0, -1}, {fmt.Sprintf("bytes=%d-", size), 0, -1},
 			{"bytes=x-2", -1, 0}, {"lines=1-2", -1, 0}, {"bytes=", -1, 0}, {"bytes", -1, 0}, {"bytes=1", -1, 0},
-			{"bytes=0-0,1-1,2-2,3-3,4-4,5-5,6-6,7-7,8-8,9-9", -1, 0}, {"bytes=0-,0-,0-", -1, 0},
+			{"bytes=0-0,1-1,2-2,3-3,4-4,5-5,6-6,7-7,8-8,9-9", -1, 0}, {"bytes=0-,0-,0-", -1, 0}, {"bytes=0-", -1, 0},
 		} {
 			r := s.Do(t, "GET", path, nil, "Range", c.header)
 			switch {

@@ -13,7 +13,7 @@ import (
 // words deserve.
 type bulkGetItem struct {
 	query     shardapi.DocQuery
-	rev       string      // as asked, for error entries
+	id, rev   []byte      // as asked, as JSON, for error entries
 	attsSince []model.Rev // of this entry
 	err       *model.Error
 }
@@ -86,37 +86,52 @@ func readBulkGet(body []byte, view *docView, latest bool) ([]bulkGetItem, error)
 	}
 	items := make([]bulkGetItem, 0, rawjson.Len(docs))
 	for doc := range rawjson.Elements(docs) {
-		if rawjson.KindOf(doc) != rawjson.KindObject {
-			return nil, model.BadRequest("document must be a JSON object")
-		}
-		it := bulkGetItem{query: shardapi.DocQuery{Want: view.want, Latest: latest}, rev: "undefined"}
-		id, ok := rawjson.Get(doc, "id")
-		if it.query.ID, _ = rawjson.String(id); !ok || it.query.ID == "" {
-			it.err = &model.Error{Kind: model.KindBadRequest, Name: "illegal_docid", Reason: "Document id must be a non-empty string"}
-		}
-		if v, ok := rawjson.Get(doc, "rev"); ok && string(v) != "null" {
-			it.rev, ok = rawjson.String(v)
-			rev, err := model.ParseRev(it.rev)
-			if !ok || err != nil {
-				it.err = model.ErrRevFormat
-			}
-			it.query.Revs = []model.Rev{rev}
-		} else {
-			it.query.AllLeaves = true // conflicts too: a backup must not lose them
-		}
-		if v, ok := rawjson.Get(doc, "atts_since"); ok && string(v) != "null" {
-			revs, err := parseRevs(v)
-			if err != nil {
-				return nil, err
-			}
-			it.attsSince = revs
-			if len(revs) > 0 {
-				it.query.Want |= shardapi.WantPath
-			}
-		}
+		it := bulkGetItem{query: shardapi.DocQuery{Want: view.want, Latest: latest}, id: jsonNull, rev: jsonNull}
+		it.err = it.read(doc)
 		items = append(items, it)
 	}
 	return items, nil
+}
+
+// jsonNull stands for the id and revision of an entry that names none.
+var jsonNull = []byte("null")
+
+// read reads one entry. What is wrong with it is the answer to this entry only: the
+// others are asked for all the same.
+func (it *bulkGetItem) read(doc []byte) *model.Error {
+	if rawjson.KindOf(doc) != rawjson.KindObject {
+		return model.BadRequest("document must be a JSON object")
+	}
+	id, ok := rawjson.Get(doc, "id")
+	if !ok {
+		return model.BadRequest("document id missed")
+	}
+	it.id = id
+	if v, ok := rawjson.Get(doc, "rev"); ok && string(v) != "null" {
+		it.rev = v
+		s, isString := rawjson.String(v)
+		rev, err := model.ParseRev(s)
+		if !isString || err != nil {
+			return model.ErrRevFormat
+		}
+		it.query.Revs = []model.Rev{rev}
+	} else {
+		it.query.AllLeaves = true // conflicts too: a backup must not lose them
+	}
+	if it.query.ID, ok = rawjson.String(id); !ok || it.query.ID == "" {
+		return &model.Error{Kind: model.KindBadRequest, Name: "illegal_docid", Reason: "Document id must be a non-empty string"}
+	}
+	if v, ok := rawjson.Get(doc, "atts_since"); ok && string(v) != "null" {
+		revs, err := parseRevs(v)
+		if err != nil {
+			return asModelError(err)
+		}
+		it.attsSince = revs
+		if len(revs) > 0 {
+			it.query.Want |= shardapi.WantPath
+		}
+	}
+	return nil
 }
 
 // eachBulkGet reads the items in batches and gives the answers in order; an item
@@ -138,6 +153,7 @@ func (a *API) eachBulkGet(rq *request, db *cluster.Database, items []bulkGetItem
 			var ans *shardapi.DocAnswer
 			if batch[i].err == nil {
 				ans, answers = &answers[0], answers[1:]
+				sortRevisions(ans.Docs)
 			}
 			if err := do(from+i, ans); err != nil {
 				return err
@@ -161,7 +177,7 @@ func (it *bulkGetItem) viewOf(view *docView) *docView {
 // bulkGetResult appends {"id":…,"docs":[…]}.
 func (st *stream) bulkGetResult(a *API, rq *request, db *cluster.Database, it *bulkGetItem, ans *shardapi.DocAnswer, view *docView) error {
 	st.buf = append(st.buf, `{"id":`...)
-	st.buf = rawjson.AppendString(st.buf, it.query.ID)
+	st.buf = append(st.buf, it.id...)
 	st.buf = append(st.buf, `,"docs":[`...)
 	n := 0
 	if ans != nil {
@@ -188,14 +204,17 @@ func (st *stream) bulkGetResult(a *API, rq *request, db *cluster.Database, it *b
 
 // appendError is the error object of an item that gives no document.
 func (it *bulkGetItem) appendError(b []byte) []byte {
-	e := it.err
+	e, rev := it.err, it.rev
 	if e == nil {
 		e = model.ErrMissing
+		if it.query.AllLeaves {
+			rev = []byte(`"undefined"`)
+		}
 	}
 	b = append(b, `{"id":`...)
-	b = rawjson.AppendString(b, it.query.ID)
+	b = append(b, it.id...)
 	b = append(b, `,"rev":`...)
-	b = rawjson.AppendString(b, it.rev)
+	b = append(b, rev...)
 	b = append(b, ',')
 	return append(b, errorBody(e.Name, e.Reason)[1:]...)
 }

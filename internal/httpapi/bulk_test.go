@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -69,12 +70,12 @@ func TestBulkGet(t *testing.T) {
 	db := "/" + s.DB(t)
 	conflicted(t, s, db, "d")
 	s.Do(t, "PUT", db+"/a", `{"n":1,"_attachments":{"t":{"content_type":"text/plain","data":"aGVsbG8="}}}`).Want(201)
-	r := s.Do(t, "POST", db+"/_bulk_get?revs=true", `{"docs":[{"id":"a"},{"id":"nope"},{"id":"d","rev":"9-zz"},{"id":"d","rev":"2-cc"},{"id":"d","rev":"zz"},{}]}`).Want(200)
+	r := s.Do(t, "POST", db+"/_bulk_get?revs=true", `{"docs":[{"id":"a"},{"id":"nope"},{"id":"d","rev":"9-zz"},{"id":"d","rev":"2-cc"},{"id":"d","rev":"zz"},{},5,{"id":"d","rev":42},{"id":"d","atts_since":7},{"id":"_x"}]}`).Want(200)
 	if len(r.Object()) != 1 {
 		t.Errorf("only results: %s", r.Body)
 	}
 	list := r.Object()["results"].([]any)
-	if len(list) != 6 {
+	if len(list) != 10 {
 		t.Fatalf("%s", r.Body)
 	}
 	docs := func(i int) map[string]any { return list[i].(map[string]any)["docs"].([]any)[0].(map[string]any) }
@@ -90,8 +91,18 @@ func TestBulkGet(t *testing.T) {
 	if ok := docs(3)["ok"].(map[string]any); ok["v"] != 3.0 {
 		t.Errorf("%v", ok)
 	}
-	if docs(4)["error"] == nil || docs(5)["error"] == nil {
-		t.Errorf("%v %v", docs(4), docs(5))
+	// What is wrong with one entry is said in its place.
+	for i, want := range map[int]string{4: "d zz bad_request", 5: "<nil> <nil> bad_request", 6: "<nil> <nil> bad_request", 7: "d 42 bad_request", 8: "d <nil> bad_request"} {
+		e, _ := docs(i)["error"].(map[string]any)
+		if got := fmt.Sprintf("%v %v %v", e["id"], e["rev"], e["error"]); got != want {
+			t.Errorf("%d: %v, want %s", i, e, want)
+		}
+		if id := list[i].(map[string]any)["id"]; id != e["id"] {
+			t.Errorf("%d: id %v", i, id)
+		}
+	}
+	if order := s.Do(t, "POST", db+"/_bulk_get", `{"docs":[{"id":"d"}]}`).Want(200); !regexp.MustCompile(`2-cc.*2-dd.*3-dd`).Match(order.Body) {
+		t.Errorf("%s", order.Body)
 	}
 	latest := s.Do(t, "POST", db+"/_bulk_get?latest=true&attachments=true", `{"docs":[{"id":"d","rev":"1-aa"},{"id":"a"}]}`).Want(200)
 	if !strings.Contains(string(latest.Body), `"_rev":"2-dd"`) || !strings.Contains(string(latest.Body), `"_rev":"3-dd"`) || !strings.Contains(string(latest.Body), `"data":"aGVsbG8="`) {
@@ -101,7 +112,6 @@ func TestBulkGet(t *testing.T) {
 	s.Do(t, "HEAD", db+"/_bulk_get", nil).Want(405)
 	s.Do(t, "POST", db+"/_bulk_get?rev=1-a", `{"docs":[]}`).Want(400)
 	s.Do(t, "POST", db+"/_bulk_get", `{}`).Want(400)
-	s.Do(t, "POST", db+"/_bulk_get", `{"docs":[5]}`).Want(400)
 }
 
 func TestRevsDiff(t *testing.T) {

@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"cmp"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/divandb/divan/internal/cluster"
@@ -128,6 +130,7 @@ func (a *API) getOpenRevs(rq *request, db *cluster.Database, q *shardapi.DocQuer
 	if q.AllLeaves && !ans.Found {
 		return model.ErrMissing
 	}
+	sortRevisions(ans.Docs)
 	if rq.acceptsMultipart() {
 		return a.writeOpenRevsMultipart(rq, db, ans, view)
 	}
@@ -157,6 +160,14 @@ func (a *API) getOpenRevs(rq *request, db *cluster.Database, q *shardapi.DocQuer
 	}
 	st.buf = append(st.buf, "]\n"...)
 	return st.end()
+}
+
+// sortRevisions puts several revisions of a document into the order in which CouchDB
+// lists them: by position, then by hash.
+func sortRevisions(docs []model.Doc) {
+	slices.SortFunc(docs, func(a, b model.Doc) int {
+		return cmp.Or(cmp.Compare(a.Rev.Pos, b.Rev.Pos), cmp.Compare(a.Rev.Hash, b.Rev.Hash))
+	})
 }
 
 // document appends one document to the stream, attachments inline where asked.

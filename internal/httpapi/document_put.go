@@ -16,11 +16,10 @@ import (
 // parseOptions says how documents of this database are read.
 func (a *API) parseOptions(db *cluster.Database, id string, replicated bool) document.ParseOptions {
 	return document.ParseOptions{
-		ID:           id,
-		Replicated:   replicated,
-		Partitioned:  db.Partitioned,
-		ReplicatorDB: strings.HasSuffix(db.Name, model.DBReplicator),
-		MaxSize:      a.Limits.MaxDocument,
+		ID:          id,
+		Replicated:  replicated,
+		Partitioned: db.Partitioned,
+		MaxSize:     a.Limits.MaxDocument,
 	}
 }
 
@@ -186,7 +185,7 @@ func (a *API) writeOne(rq *request, db *cluster.Database, edit model.Edit, mode 
 		return err
 	}
 	status := http.StatusCreated
-	if edit.Deleted {
+	if edit.Deleted && rq.method != http.MethodPost {
 		status = http.StatusOK
 	}
 	if accepted || mode.batch {

@@ -122,14 +122,11 @@ func cutShort(err error) error {
 	return errBodyCut
 }
 
-// isEnd tells whether a line is the end mark.
+// isEnd tells whether a line begins with the end mark. What follows is epilogue,
+// which means nothing and need not begin on a line of its own.
 func (r *partReader) isEnd(line []byte) bool {
 	rest, ok := bytes.CutPrefix(line, r.delim[len(r.nl):])
-	if !ok {
-		return false
-	}
-	rest, ok = bytes.CutPrefix(rest, []byte("--"))
-	return ok && len(bytes.Trim(rest, " \t\r\n")) == 0
+	return ok && bytes.HasPrefix(rest, []byte("--"))
 }
 
 // isBoundary tells whether a line is a boundary before a part, and how it ends.

@@ -9,7 +9,6 @@ import (
 	"github.com/divandb/divan/internal/cluster"
 	"github.com/divandb/divan/internal/document"
 	"github.com/divandb/divan/internal/model"
-	"github.com/divandb/divan/internal/rawjson"
 	"github.com/divandb/divan/internal/shardapi"
 )
 
@@ -246,6 +245,6 @@ func (it *bulkGetItem) appendPartError(b []byte) []byte {
 		return it.appendError(b)
 	}
 	b = append(b, `{"rev":`...)
-	b = rawjson.AppendString(b, it.rev)
+	b = append(b, it.rev...)
 	return append(b, `,"error":"not_found","reason":"missing"}`...)
 }

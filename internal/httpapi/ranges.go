@@ -56,6 +56,9 @@ func parseRanges(header string, size int64) ([]byteRange, error) {
 			return nil, nil
 		}
 		r := byteRange{to: size - 1}
+		if first == "0" && last == "" {
+			return nil, nil // a range without bounds is the whole, as CouchDB has it
+		}
 		if first == "" {
 			n, ok := parseOffset(last)
 			if !ok {
