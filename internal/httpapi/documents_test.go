@@ -54,6 +54,12 @@ func TestReservedMembers(t *testing.T) {
 	if got := s.Do(t, "GET", db+"/x", nil).Object(); len(got) != 3 {
 		t.Errorf("%v", got)
 	}
+	// What replication leaves in its documents may be copied to any database.
+	s.Do(t, "PUT", db+"/r", `{"_replication_id":"i","_replication_state":"triggered","_replication_state_time":1,"_replication_stats":{},"_replication_state_reason":null}`).Want(201)
+	if got := s.Do(t, "GET", db+"/r", nil).Object(); len(got) != 7 || got["_replication_id"] != "i" {
+		t.Errorf("%v", got)
+	}
+	s.Do(t, "PUT", db+"/r2", `{"_replication_other":1}`).Want(400)
 }
 
 func TestRevsOfAnEdit(t *testing.T) {
@@ -225,13 +231,16 @@ func TestGetParameters(t *testing.T) {
 	open := func(query string) string {
 		return string(bytes.TrimSpace(s.Do(t, "GET", db+"/d?"+query, nil).Want(200).Body))
 	}
-	if got := open("open_revs=all"); got != `[{"ok":{"_id":"d","_rev":"2-dd","v":4}},{"ok":{"_id":"d","_rev":"2-cc","v":3}},{"ok":{"_id":"d","_rev":"3-dd","_deleted":true}}]` {
+	if got := open("open_revs=all"); got != `[{"ok":{"_id":"d","_rev":"2-cc","v":3}},{"ok":{"_id":"d","_rev":"2-dd","v":4}},{"ok":{"_id":"d","_rev":"3-dd","_deleted":true}}]` {
 		t.Errorf("open_revs=all %s", got)
 	}
 	if got := open(`open_revs=` + url.QueryEscape(`["9-zz","2-cc"]`)); !strings.Contains(got, `{"missing":"9-zz"}`) || !strings.Contains(got, `"_rev":"2-cc"`) {
 		t.Errorf("open_revs %s", got)
 	}
 	s.Do(t, "GET", db+"/nope?open_revs=all", nil).Want(404)
+	if r := s.Do(t, "GET", db+"/nope?open_revs="+url.QueryEscape(`["2-b","1-a"]`), nil).Want(200); string(r.Body) != `[{"missing":"2-b"},{"missing":"1-a"}]`+"\n" {
+		t.Errorf("open_revs of an unknown document: %s", r.Body)
+	}
 	s.Do(t, "GET", db+"/d?open_revs=5", nil).Want(400)
 	s.Do(t, "GET", db+"/d?rev=x", nil).Want(400)
 	s.Do(t, "GET", db+"/d?conflicts=perhaps", nil).Want(400)
@@ -248,6 +257,8 @@ func TestPostCopyBatchQuorum(t *testing.T) {
 	if len(r.Str("id")) != 32 || !strings.HasSuffix(r.Header.Get("Location"), db+"/"+r.Str("id")) {
 		t.Errorf("%s %v", r.Body, r.Header)
 	}
+	s.Do(t, "POST", db, `{"_id":"gone","_deleted":true}`).Want(201) // a PUT of this is a 200
+	s.Do(t, "PUT", db+"/gone2", `{"_deleted":true}`).Want(200)
 	b := s.Do(t, "POST", db+"?batch=ok", `{"_id":"q"}`).Want(202).Object()
 	if b["rev"] != nil || b["id"] != "q" {
 		t.Errorf("%v", b)
@@ -309,5 +320,11 @@ func TestDesignAndLocalDocuments(t *testing.T) {
 		t.Errorf("%v documents: local ones do not count", n)
 	}
 	s.Do(t, "PUT", db+"/_local", `{}`).Want(400)
+	for _, method := range []string{"GET", "PUT", "DELETE"} {
+		if r := s.Do(t, method, db+"/_local/c/a.txt", `{}`).Want(400); r.Str("reason") != "_local documents do not accept attachments." {
+			t.Errorf("%s %s", method, r.Body)
+		}
+	}
+	s.Do(t, "PUT", db+"/_local/c%2Fd", `{}`).Want(201)
 	s.Do(t, "PUT", db+"/_design/", `{}`).Want(400)
 }

@@ -54,6 +54,15 @@ func getLocal(a *API, rq *request) error {
 	return nil
 }
 
+// localAttachment refuses what would be an attachment of a local document. A slash
+// in the name of one must be written %2F.
+func localAttachment(_ *API, rq *request) error {
+	if _, err := rq.database(); err != nil {
+		return err
+	}
+	return model.BadRequest("_local documents do not accept attachments.")
+}
+
 func putLocal(a *API, rq *request) error {
 	db, err := rq.database()
 	if err != nil {

@@ -23,7 +23,7 @@ func TestRouteTableBuilds(t *testing.T) {
 		{"GET", "/db/_design/d", "/{db}/_design/{ddoc}"},
 		{"GET", "/db/_design/d/a/b", "/{db}/_design/{ddoc}/{att...}"},
 		{"PUT", "/db/doc/a/b.bin", "/{db}/{doc}/{att...}"},
-		{"GET", "/db/_local/x", "/{db}/_local/{local...}"},
+		{"GET", "/db/_local/x", "/{db}/_local/{local}"},
 		{"GET", "/db/_partition/p/_all_docs", "/{db}/_partition/{partition}/_all_docs"},
 	} {
 		segs, ok := splitPath(c.path, nil)

@@ -54,10 +54,11 @@ func routeTable() []route {
 		{"POST", "/{db}/_view_cleanup", dbAdmin, unsupported("Indexes that no design document defines any more are removed automatically.")},
 
 		// Local documents: no history, not replicated.
-		{"GET", "/{db}/_local/{local...}", dbReplicate, getLocal},
-		{"PUT", "/{db}/_local/{local...}", dbReplicate, putLocal},
-		{"DELETE", "/{db}/_local/{local...}", dbReplicate, deleteLocal},
-		{"COPY", "/{db}/_local/{local...}", dbReplicate, copyLocal},
+		{"GET", "/{db}/_local/{local}", dbReplicate, getLocal},
+		{"PUT", "/{db}/_local/{local}", dbReplicate, putLocal},
+		{"DELETE", "/{db}/_local/{local}", dbReplicate, deleteLocal},
+		{"COPY", "/{db}/_local/{local}", dbReplicate, copyLocal},
+		{"GET,PUT,DELETE", "/{db}/_local/{local}/{att...}", dbReplicate, localAttachment},
 
 		// Design documents.
 		{"GET", "/{db}/_design/{ddoc}", dbDesign, getDocument},
