@@ -9,6 +9,7 @@ import (
 
 	"github.com/divandb/divan/internal/changes"
 	"github.com/divandb/divan/internal/cluster"
+	"github.com/divandb/divan/internal/document"
 	"github.com/divandb/divan/internal/model"
 )
 
@@ -164,7 +165,20 @@ func (c *changesAnswer) putDoc(r *changes.Row) error {
 		c.feed.buf = append(c.feed.buf, "null"...)
 		return nil
 	}
+	if c.q.fields != nil {
+		return c.putFields(r.Change.Doc)
+	}
 	return c.feed.document(c.a, c.rq, c.db, r.Change.Doc, c.q.view)
+}
+
+// putFields puts the wanted part of a document.
+func (c *changesAnswer) putFields(d *model.Doc) error {
+	whole, err := document.Append(nil, d, c.q.view.options(c.rq.ctx(), c.a, c.db, d, document.AttInline))
+	if err != nil {
+		return err
+	}
+	c.feed.buf = c.q.fields.Append(c.feed.buf, whole)
+	return nil
 }
 
 // lastSeq is the token of a position as JSON.
@@ -263,8 +277,6 @@ func (c *changesAnswer) follow(o changes.FeedOptions) error {
 			}
 		case err == io.EOF:
 			return c.finish(ctx, fl)
-		case errors.Is(err, model.ErrDBNotFound):
-			return f.finish(c.lastSeq(fl), 0) // deleted: this is the last of it
 		default:
 			return c.interrupted(fl, err)
 		}
@@ -274,10 +286,14 @@ func (c *changesAnswer) follow(o changes.FeedOptions) error {
 // stopPatience is how long the end of a feed may take when the server stops.
 const stopPatience = time.Second
 
-// interrupted ends a live feed in good order when the server stops. (Or when the
-// listener has gone, which looks the same and does no harm.) Other errors stay.
+// interrupted ends a live feed in good order when its database has been deleted or
+// the server stops. (Or when the listener has gone, which looks the same and does no
+// harm.) Other errors stay.
 func (c *changesAnswer) interrupted(src rowSource, err error) error {
 	ctx := c.rq.ctx()
+	if errors.Is(err, model.ErrDBNotFound) && c.feed.err == nil {
+		return c.feed.finish(c.lastSeq(src), 0)
+	}
 	if ctx.Err() == nil || c.feed.err != nil {
 		return err
 	}
@@ -294,7 +310,8 @@ func (c *changesAnswer) finish(ctx context.Context, src rowSource) error {
 	var pending int64
 	if !c.q.options.Descending {
 		var err error
-		if pending, err = c.a.Coordinator.Pending(ctx, c.db, src.Vector()); err != nil {
+		pending, err = c.a.Coordinator.Pending(ctx, c.db, src.Vector())
+		if err != nil && !errors.Is(err, model.ErrDBNotFound) { // of a deleted one nothing is pending
 			return err
 		}
 	}

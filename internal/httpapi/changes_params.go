@@ -22,6 +22,7 @@ type changesQuery struct {
 	options  changes.FeedOptions
 	interval int64 // every so many rows one carries its token; 0: all do
 	view     *docView
+	fields   *selector.Fields // of the documents; nil: all
 }
 
 // The words of errors in parameters, as clients know them.
@@ -221,6 +222,12 @@ func (q *changesQuery) readSelector(rq *request, body []byte) error {
 			return model.BadRequest(e.Reason)
 		}
 		return err
+	}
+	if list, ok := rawjson.Get(body, "fields"); ok && string(list) != "null" {
+		var err error
+		if q.fields, err = selector.ParseFields(list); err != nil {
+			return err
+		}
 	}
 	q.options.Selector = bytes.Clone(sel) // a feed may live long, and the body shall not
 	return nil

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -490,4 +491,56 @@ func TestLastEventID(t *testing.T) {
 	if got := framed(r.Body); got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
+}
+
+// A selector may come with the fields that the documents shall have.
+func TestChangesFields(t *testing.T) {
+	t.Parallel()
+	s := testserver.Shared(t)
+	db, _, _, c := threeChanges(t, s, "q=2")
+	l := getChanges(t, s, "POST", db+"/_changes?filter=_selector&include_docs=true", `{"selector":{"type":"y"},"fields":["n","_rev","none"]}`)
+	if len(l.Results) != 1 || len(l.Results[0].Doc) != 2 || l.Results[0].Doc["n"] != 1.5 || l.Results[0].Doc["_rev"] != c {
+		t.Errorf("%+v", l.Results)
+	}
+	for _, bad := range []string{`"n"`, `{}`, `[1]`} {
+		s.Do(t, "POST", db+"/_changes?filter=_selector", `{"selector":{},"fields":`+bad+`}`).Want(400)
+	}
+}
+
+// A database that is deleted ends its live feeds in good order: an answer that has
+// begun is whole, wherever the deletion meets it.
+func TestDeletedUnderFeeds(t *testing.T) {
+	t.Parallel()
+	s := testserver.Shared(t)
+	db := "/" + s.DB(t)
+	over := make(chan struct{})
+	var feeds sync.WaitGroup
+	for range 3 {
+		for _, query := range []string{"feed=longpoll", "feed=longpoll&since=now", "feed=continuous", "feed=continuous&include_docs=true"} {
+			feeds.Go(func() {
+				for {
+					select {
+					case <-over:
+						return
+					default:
+					}
+					r, err := s.Try(context.Background(), "GET", db+"/_changes?timeout=20&"+query, nil)
+					if err != nil {
+						t.Errorf("%s: %v", query, err)
+						return
+					}
+					if r.Status != 404 && (r.Status != 200 || !strings.Contains(string(r.Body), `"last_seq":`)) {
+						t.Errorf("%s: %d %s", query, r.Status, r.Body)
+					}
+				}
+			})
+		}
+	}
+	for range 100 {
+		s.Do(t, "POST", db, `{}`).Want(201)
+		s.Do(t, "DELETE", db, nil).Want(200)
+		s.Do(t, "PUT", db, nil).Want(201)
+	}
+	close(over)
+	feeds.Wait()
 }
