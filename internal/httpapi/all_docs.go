@@ -144,6 +144,7 @@ type openedList struct {
 	offset int64 // <0: null
 	seqs   []uint64
 	rows   shardapi.Stream[shardapi.Row] // nil for keys and for empty ranges
+	first  []shardapi.Row                // the first batch of rows
 }
 
 func (l *openedList) close() {
@@ -192,8 +193,21 @@ func (a *API) openList(rq *request, db *cluster.Database, table shardapi.Table, 
 		_ = rows.Close()
 	default:
 		l.rows = rows
+		if l.first, err = l.next(); err != nil && err != io.EOF {
+			l.close()
+			return nil, err
+		}
 	}
 	return l, nil
+}
+
+// next gives the next rows.
+func (l *openedList) next() ([]shardapi.Row, error) {
+	rows, err := l.rows.Next()
+	if err != nil && err != io.EOF {
+		err = l.a.Coordinator.Explain(l.db, err)
+	}
+	return rows, err
 }
 
 // write appends the whole list to the stream.
@@ -233,14 +247,7 @@ func (l *openedList) write(st *stream) error {
 
 func (l *openedList) writeRows(st *stream) error {
 	first := true
-	for {
-		batch, err := l.rows.Next()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	for batch := l.first; ; {
 		for i := range batch {
 			row := &batch[i]
 			if !first {
@@ -265,6 +272,12 @@ func (l *openedList) writeRows(st *stream) error {
 			if err := st.sendIfFull(); err != nil {
 				return err
 			}
+		}
+		var err error
+		if batch, err = l.next(); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
 		}
 	}
 }

@@ -332,7 +332,14 @@ func TestPartitions(t *testing.T) {
 	if l := getList(t, s, "GET", db+"/_partition/none/_all_docs", nil); l.ids() != "" || number(l.TotalRows) != "0" || number(l.Offset) != "0" {
 		t.Errorf("an empty partition: %+v", l)
 	}
-	s.Do(t, "GET", db+"/_partition/_p", nil).Want(400)
+	for _, bad := range []string{"/_partition", "/_partition/", "/_partition//_all_docs", "/_partition/_p", "/_partition/_p/_all_docs", "/_partition/_p/x", "/_partition/a%3Ab"} {
+		s.Do(t, "GET", db+bad, nil).Want(400)
+	}
+	s.Do(t, "GET", db+"/_partition/p/_nothing", nil).Want(404)
+	s.Do(t, "GET", db+"/_partition/p/_design/d/_view/v", nil).Want(404)
+	if r := s.Do(t, "PUT", "/_replicator?partitioned=true", nil).Want(400); r.Str("reason") != "Cannot partition a system database" {
+		t.Errorf("%s", r.Body)
+	}
 	s.Do(t, "PUT", db+"/nopartition", `{}`).Want(400)
 	plain := "/" + s.DB(t)
 	for _, path := range []string{"/_partition/p", "/_partition/p/_all_docs"} {
@@ -364,5 +371,32 @@ func TestClientLeaves(t *testing.T) {
 	s.Stop(t)
 	if log := s.Log(); strings.Contains(log, "failed") || strings.Contains(log, "ERROR") {
 		t.Errorf("the log speaks of it:\n%s", log)
+	}
+}
+
+// Parameters in the body of a POST: those of the query string win, and null is a
+// key where a key is asked for.
+func TestListBody(t *testing.T) {
+	t.Parallel()
+	s := testserver.Shared(t)
+	db := "/" + s.DB(t)
+	s.Do(t, "POST", db+"/_bulk_docs", `{"docs":[{"_id":"a"},{"_id":"b"},{"_id":"c"}]}`).Want(201)
+	for _, x := range []struct{ query, body, ids string }{
+		{``, `{"limit":2}`, "a b"},
+		{`?limit=1`, `{"limit":2}`, "a"},
+		{`?limit=0`, `{"keys":["a","b"],"limit":2}`, ""},
+		{`?limit=1`, `{"keys":["c","b"]}`, "c"},
+		{`?descending=true`, `{"descending":false}`, "c b a"},
+		{``, `{"limit":null,"skip":null,"descending":null,"keys":null}`, "a b c"},
+		{``, `{"startkey":null}`, "a b c"},
+		{``, `{"endkey":null}`, ""},
+		{``, `{"key":null}`, ""},
+	} {
+		if l := getList(t, s, "POST", db+"/_all_docs"+x.query, x.body); l.ids() != x.ids {
+			t.Errorf("%s %s: %s, want %s", x.query, x.body, l.ids(), x.ids)
+		}
+	}
+	if r := s.Do(t, "POST", db+"/_all_docs", `{"keys":1}`).Want(400); r.Str("reason") != "`keys` body member must be an array." {
+		t.Errorf("%s", r.Body)
 	}
 }

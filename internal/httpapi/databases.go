@@ -3,7 +3,9 @@ package httpapi
 import (
 	"fmt"
 	"net/http"
+	"path"
 	"strconv"
+	"strings"
 
 	"github.com/divandb/divan/internal/cluster"
 	"github.com/divandb/divan/internal/model"
@@ -12,11 +14,19 @@ import (
 
 // location sets the Location header to the full URL of a resource of this server.
 func (rq *request) location(segments ...string) {
-	scheme := "http://"
+	scheme, host := "http://", rq.r.Host
 	if rq.r.TLS != nil {
 		scheme = "https://"
 	}
-	loc := scheme + rq.r.Host
+	// Behind a proxy the client knows another name of this server. (Who sends such a
+	// header itself fools nobody else.)
+	if h := rq.r.Header.Get("X-Forwarded-Host"); h != "" {
+		host = h
+	}
+	if p := rq.r.Header.Get("X-Forwarded-Proto"); p == "http" || p == "https" {
+		scheme = p + "://"
+	}
+	loc := scheme + host
 	for _, s := range segments {
 		loc += "/" + escapeSegment(s)
 	}
@@ -75,6 +85,9 @@ func putDatabase(a *API, rq *request) error {
 	if s, ok := rq.str("partitioned"); ok {
 		if partitioned, err = parseBool(s); err != nil {
 			return model.BadRequest("Invalid `partitioned` parameter")
+		}
+		if partitioned && strings.HasPrefix(path.Base(name), "_") {
+			return model.BadRequest("Cannot partition a system database")
 		}
 	}
 	if _, err := a.Registry.Create(rq.ctx(), cluster.CreateSpec{Name: name, Q: q, N: n, Partitioned: partitioned}); err != nil {

@@ -82,6 +82,10 @@ func TestDatabaseLife(t *testing.T) {
 		t.Errorf("Location %q", r.Header.Get("Location"))
 	}
 	s.Do(t, "PUT", path, nil).Want(412)
+	r = s.Do(t, "PUT", path+"/doc", `{}`, "X-Forwarded-Host", "db.example", "X-Forwarded-Proto", "https").Want(201)
+	if l := r.Header.Get("Location"); l != "https://db.example"+path+"/doc" {
+		t.Errorf("Location behind a proxy: %q", l)
+	}
 	s.Do(t, "HEAD", path, nil).Want(200)
 	info := s.Do(t, "GET", path, nil).Want(200).Object()
 	cl := info["cluster"].(map[string]any)

@@ -30,22 +30,29 @@ type listSource interface {
 // value makes a request a listSource.
 func (rq *request) value(name string) (string, bool) { return rq.str(name) }
 
-// bodySource is parameters in a JSON object; what it does not have may stand in
-// the query string of the request.
+// bodySource is parameters in a JSON object. Those that stand in the query string
+// of the request too count as they stand there.
 type bodySource struct {
 	rq  *request
 	obj []byte
 }
 
 func (s bodySource) value(name string) (string, bool) {
-	if v, ok := rawjson.Get(s.obj, name); ok && string(v) != "null" {
-		return string(v), true
+	if s.rq != nil {
+		if v, ok := s.rq.str(name); ok {
+			return v, true
+		}
 	}
-	if s.rq == nil {
+	v, ok := rawjson.Get(s.obj, name)
+	if !ok || string(v) == "null" && !nullIsKey[name] {
 		return "", false
 	}
-	return s.rq.str(name)
+	return string(v), true
 }
+
+// nullIsKey has the parameters whose null is a key, the lowest of all. In the
+// others it is what a client writes for "not given".
+var nullIsKey = map[string]bool{"key": true, "startkey": true, "start_key": true, "endkey": true, "end_key": true}
 
 func (s bodySource) boolean(name string, def bool) (bool, error) {
 	v, ok := s.value(name)
@@ -114,7 +121,7 @@ func readList(src listSource, maxDepth int) (*listQuery, error) {
 		return nil, err
 	}
 	if q.keys != nil && rawjson.KindOf(q.keys) != rawjson.KindArray {
-		return nil, model.BadRequest("`keys` member must be an array.")
+		return nil, model.BadRequest("`keys` body member must be an array.")
 	}
 	if q.keys != nil && rawjson.Len(q.keys) > 0 && (q.start != nil || q.end != nil) {
 		return nil, queryParseError("`keys` is incompatible with `key`, `start_key` and `end_key`")

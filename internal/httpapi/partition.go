@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/divandb/divan/internal/cluster"
 	"github.com/divandb/divan/internal/coordinator"
@@ -23,6 +24,23 @@ func (rq *request) partition() (*cluster.Database, string, error) {
 	}
 	p := rq.param("partition")
 	return db, p, document.ValidatePartition(p)
+}
+
+// partitionElse answers what else a path may say about a partition: none at all, one
+// that cannot be, or something that no partition has.
+func partitionElse(_ *API, rq *request) error {
+	db, err := rq.database()
+	if err != nil {
+		return err
+	}
+	if !db.Partitioned {
+		return model.BadRequest("database is not partitioned")
+	}
+	name, _, _ := strings.Cut(rq.param("rest"), "/")
+	if err := document.ValidatePartition(name); err != nil {
+		return err
+	}
+	return model.ErrMissing
 }
 
 func partitionInfo(a *API, rq *request) error {

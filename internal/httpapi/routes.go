@@ -43,6 +43,8 @@ func routeTable() []route {
 		{"POST", "/{db}/_sync_shards", dbAdmin, syncShards},
 		{"GET", "/{db}/_partition/{partition}", dbReader, partitionInfo},
 		{"GET,POST", "/{db}/_partition/{partition}/_all_docs", dbReader, partitionAllDocs},
+		{"GET", "/{db}/_partition", dbReader, partitionElse},
+		{"GET,POST", "/{db}/_partition/{rest...}", dbReader, partitionElse},
 
 		// What the spec names unsupported. Compaction and the clean-up of indexes
 		// run by themselves.
@@ -54,6 +56,7 @@ func routeTable() []route {
 		{"POST", "/{db}/_view_cleanup", dbAdmin, unsupported("Indexes that no design document defines any more are removed automatically.")},
 
 		// Local documents: no history, not replicated.
+		{"GET,PUT,DELETE,COPY", "/{db}/_local", dbReplicate, refused("Invalid _local document id.")},
 		{"GET", "/{db}/_local/{local}", dbReplicate, getLocal},
 		{"PUT", "/{db}/_local/{local}", dbReplicate, putLocal},
 		{"DELETE", "/{db}/_local/{local}", dbReplicate, deleteLocal},

@@ -14,3 +14,13 @@ func unsupported(reason string) handler {
 func tempView(*API, *request) error {
 	return &model.Error{Kind: model.KindGone, Name: "gone", Reason: "Temporary views are not supported: write a design document."}
 }
+
+// refused makes the handler of a path that can never mean anything.
+func refused(reason string) handler {
+	return func(_ *API, rq *request) error {
+		if _, err := rq.database(); err != nil {
+			return err
+		}
+		return model.BadRequest(reason)
+	}
+}
