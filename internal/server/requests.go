@@ -29,6 +29,7 @@ func newRequests(next http.Handler) *requests {
 func (q *requests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q.begin()
 	defer q.done()
+	takeRequest(r)
 	if isFeed(r) {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()

@@ -232,8 +232,10 @@ func (s *Server) serve(api http.Handler) {
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		ConnContext:       withConnection,
+		ConnState:         answered,
 	}
-	go func() { s.served <- s.http.Serve(s.listener) }()
+	go func() { s.served <- s.http.Serve(connections{s.listener}) }()
 }
 
 // Addr is where the server listens.
