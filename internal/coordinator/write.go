@@ -21,25 +21,80 @@ type WriteResult struct {
 	Accepted bool
 }
 
+// A bulk write is cut into pieces of this size: a copy holds up all its other
+// writers while it works on one, and needs several times its size in memory.
+const (
+	pieceEdits = 10_000
+	pieceBytes = 16 << 20
+)
+
 // Write applies edits, each on the range of its document. Edits of one range are
-// one batch; ranges are independent: when some fail and others do not, the
-// failure stands in the results of its edits, and when all fail it is the error.
+// one batch, unless there are very many of them; ranges are independent: when some
+// fail and others do not, the failure stands in the results of its edits, and when
+// all fail it is the error.
 func (c *Coordinator) Write(ctx context.Context, db *cluster.Database, edits []model.Edit, o WriteOptions) (WriteResult, error) {
 	out := WriteResult{Accepted: o.W > db.Copies()}
 	if len(edits) == 0 {
 		return out, nil
 	}
+	n := piece(edits)
+	if n == len(edits) {
+		results, err := c.writePiece(ctx, db, edits)
+		if err != nil {
+			return WriteResult{Accepted: out.Accepted}, err
+		}
+		out.Results = results
+		return out, nil
+	}
+	out.Results = make([]model.EditResult, 0, len(edits))
+	var first error
+	worked := false
+	for ; len(edits) > 0; n = piece(edits) {
+		// After a failure the others are tried all the same: staged bytes that no write
+		// has named would stay for a while.
+		results, err := c.writePiece(ctx, db, edits[:n])
+		if err != nil {
+			if first == nil {
+				first = err
+			}
+			for i := range edits[:n] {
+				results = append(results, model.EditResult{ID: edits[i].ID, Err: asModelError(err)})
+			}
+		} else {
+			worked = true
+		}
+		out.Results = append(out.Results, results...)
+		edits = edits[n:]
+	}
+	if !worked {
+		return WriteResult{}, first
+	}
+	return out, nil
+}
+
+// piece gives how many of the edits are written at once.
+func piece(edits []model.Edit) int {
+	size := 0
+	for i := range edits {
+		if size += len(edits[i].Body); i > 0 && size > pieceBytes || i == pieceEdits {
+			return i
+		}
+	}
+	return len(edits)
+}
+
+// writePiece writes edits with one call per range.
+func (c *Coordinator) writePiece(ctx context.Context, db *cluster.Database, edits []model.Edit) ([]model.EditResult, error) {
 	g, index := group(db, len(edits), func(i int) string { return edits[i].ID })
 	if g == nil {
 		resp, err := c.Shard(db, index).Write(ctx, &shardapi.WriteRequest{Edits: edits, RevsLimit: db.RevsLimit})
 		if err != nil {
-			return out, c.Explain(db, err)
+			return nil, c.Explain(db, err)
 		}
-		out.Results = resp.Results
-		return out, nil
+		return resp.Results, nil
 	}
 
-	out.Results = make([]model.EditResult, len(edits))
+	results := make([]model.EditResult, len(edits))
 	failures := make([]error, len(db.Shards))
 	first := c.fanOut(ctx, g.used, func(ctx context.Context, index int) error {
 		failures[index] = Guard(func() error {
@@ -53,14 +108,14 @@ func (c *Coordinator) Write(ctx context.Context, db *cluster.Database, edits []m
 				return c.Explain(db, err)
 			}
 			for i, p := range at {
-				out.Results[p] = resp.Results[i]
+				results[p] = resp.Results[i]
 			}
 			return nil
 		})
 		return failures[index]
 	})
 	if first == nil {
-		return out, nil
+		return results, nil
 	}
 	failed := 0
 	for _, index := range g.used {
@@ -70,13 +125,13 @@ func (c *Coordinator) Write(ctx context.Context, db *cluster.Database, edits []m
 		}
 		failed++
 		for _, p := range g.positions(index) {
-			out.Results[p] = model.EditResult{ID: edits[p].ID, Err: asModelError(err)}
+			results[p] = model.EditResult{ID: edits[p].ID, Err: asModelError(err)}
 		}
 	}
 	if failed == len(g.used) {
-		return WriteResult{}, first
+		return nil, first
 	}
-	return out, nil
+	return results, nil
 }
 
 // asModelError gives the *model.Error in err, or wraps what has none as a fault

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/divandb/divan/internal/cluster"
@@ -355,5 +356,77 @@ func TestOneRangeFails(t *testing.T) {
 	}
 	if _, err := c.Write(t.Context(), d, []model.Edit{refused}, coordinator.WriteOptions{}); !errors.Is(err, model.ErrStorageFull) {
 		t.Errorf("a write to the broken range alone: %v", err)
+	}
+}
+
+// counting counts the writes and refuses one of them.
+type counting struct {
+	*oneNode
+	writes *atomic.Int64
+	refuse int64
+}
+
+func (c counting) Host(string) shardapi.Host { return countingHost{c.host, c} }
+
+type countingHost struct {
+	shardapi.Host
+	c counting
+}
+
+func (h countingHost) Shard(id shardapi.CopyID) shardapi.Shard {
+	return countingShard{h.Host.Shard(id), h.c}
+}
+
+type countingShard struct {
+	shardapi.Shard
+	c counting
+}
+
+func (s countingShard) Write(ctx context.Context, req *shardapi.WriteRequest) (*shardapi.WriteResponse, error) {
+	if s.c.writes.Add(1) == s.c.refuse {
+		return nil, model.ErrStorageFull
+	}
+	return s.Shard.Write(ctx, req)
+}
+
+// TestVeryManyEdits shows that a large bulk write is cut into pieces, that its
+// results stay in order, and what becomes of a piece that fails.
+func TestVeryManyEdits(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	d := n.create(t, cluster.CreateSpec{Name: "a", Q: 1})
+	c := counting{n, new(atomic.Int64), 2}
+	coord := coordinator.New(n.registry, c, coordinator.Options{})
+	var edits []model.Edit
+	for i := range 25_000 {
+		edits = append(edits, doc(fmt.Sprint("d", i)))
+	}
+	edits[24_999].ID = "d0" // written by the first piece
+	res, err := coord.Write(t.Context(), d, edits, coordinator.WriteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.writes.Load() != 3 || len(res.Results) != len(edits) {
+		t.Fatalf("%d writes, %d results", c.writes.Load(), len(res.Results))
+	}
+	for i, r := range res.Results {
+		var want error
+		switch {
+		case i >= 10_000 && i < 20_000:
+			want = model.ErrStorageFull
+		case i == 24_999:
+			want = model.ErrConflict
+		}
+		if r.ID != edits[i].ID || (r.Err == nil) != (want == nil) || want != nil && !errors.Is(r.Err, want) {
+			t.Fatalf("result %d: %+v, want %v", i, r, want)
+		}
+	}
+	large := []model.Edit{doc("x"), doc("y"), doc("z")}
+	for i := range large {
+		large[i].Body = fmt.Appendf(nil, `{"a":"%s"}`, strings.Repeat("x", 10<<20))
+	}
+	c.writes.Store(10)
+	if _, err := coord.Write(t.Context(), d, large, coordinator.WriteOptions{}); err != nil || c.writes.Load() != 13 {
+		t.Fatalf("%d writes of large documents, %v", c.writes.Load()-10, err)
 	}
 }

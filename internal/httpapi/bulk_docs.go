@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -79,7 +80,21 @@ func readBulk(body []byte, mode *writeMode) (docs []byte, err error) {
 	case rawjson.KindOf(docs) != rawjson.KindArray:
 		return nil, model.BadRequest("`docs` parameter must be an array.")
 	}
-	return docs, nil
+	return docs, checkEntries(rawjson.Len(docs))
+}
+
+// maxEntries is how many documents one request may name. Each costs some hundred
+// bytes of memory, and three bytes of the body, so that the limit of the body alone
+// would not protect the server.
+const maxEntries = 500_000
+
+// checkEntries holds a request to maxEntries.
+func checkEntries(n int) error {
+	if n <= maxEntries {
+		return nil
+	}
+	return &model.Error{Kind: model.KindTooLarge, Name: "too_many_documents",
+		Reason: fmt.Sprintf("One request may name %d documents, and this one names %d.", maxEntries, n)}
 }
 
 // bulk is a bulk write on its way.
@@ -276,6 +291,9 @@ func (a *API) readRevsDiff(rq *request) (*shardapi.RevsDiffRequest, []shardapi.R
 		return nil, nil, model.BadRequest("Request body must be a JSON object")
 	}
 	n := rawjson.Len(body)
+	if err := checkEntries(n); err != nil {
+		return nil, nil, err
+	}
 	req := &shardapi.RevsDiffRequest{IDs: make([]string, 0, n), Revs: make([][]model.Rev, 0, n)}
 	for id, value := range rawjson.Members(body) {
 		revs, err := parseRevs(value)

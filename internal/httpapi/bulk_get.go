@@ -84,6 +84,9 @@ func readBulkGet(body []byte, view *docView, latest bool) ([]bulkGetItem, error)
 	if rawjson.KindOf(docs) != rawjson.KindArray {
 		return nil, model.BadRequest("`docs` parameter must be an array.")
 	}
+	if err := checkEntries(rawjson.Len(docs)); err != nil {
+		return nil, err
+	}
 	items := make([]bulkGetItem, 0, rawjson.Len(docs))
 	for doc := range rawjson.Elements(docs) {
 		it := bulkGetItem{query: shardapi.DocQuery{Want: view.want, Latest: latest}, id: jsonNull, rev: jsonNull}

@@ -136,3 +136,20 @@ func TestRevsDiff(t *testing.T) {
 		s.Do(t, "POST", db+"/_revs_diff", bad).Want(400)
 	}
 }
+
+// TestBulkNamesTooMany sends small bodies that name more documents than a server
+// has memory for.
+func TestBulkNamesTooMany(t *testing.T) {
+	t.Parallel()
+	s := testserver.Shared(t)
+	db := "/" + s.DB(t, "")
+	many := `{"docs":[` + strings.Repeat("{},", 500_000) + `{}]}`
+	for _, path := range []string{"/_bulk_docs", "/_bulk_get"} {
+		if e := s.Do(t, "POST", db+path, many).Want(413).Object()["error"]; e != "too_many_documents" {
+			t.Errorf("%s: %v", path, e)
+		}
+	}
+	if n := s.Do(t, "GET", db, nil).Want(200).Object()["doc_count"]; n != 0.0 {
+		t.Errorf("%v documents were written", n)
+	}
+}
