@@ -25,6 +25,7 @@ const (
 // and attachment stubs. A part that the Doc does not have is left out.
 type PrintOptions struct {
 	Revs             bool // _revisions, of Doc.Path
+	RevsLimit        int  // how many of them at most; default 0: all
 	RevsInfo         bool // _revs_info, of Doc.RevsInfo
 	Conflicts        bool // _conflicts: the other live revisions of Doc.Leaves
 	DeletedConflicts bool // _deleted_conflicts: the other deleted ones
@@ -127,9 +128,13 @@ func appendMeta(dst []byte, d *model.Doc, o *PrintOptions) []byte {
 		dst = append(dst, `,"_revisions":{"start":`...)
 		dst = strconv.AppendUint(dst, d.Path[0].Pos, 10)
 		dst = append(dst, `,"ids":[`...)
-		for i := range d.Path {
+		path := d.Path
+		if o.RevsLimit > 0 && len(path) > o.RevsLimit {
+			path = path[:o.RevsLimit]
+		}
+		for i := range path {
 			dst = comma(dst, i == 0)
-			dst = rawjson.AppendString(dst, d.Path[i].Hash)
+			dst = rawjson.AppendString(dst, path[i].Hash)
 		}
 		dst = append(dst, `]}`...)
 	}

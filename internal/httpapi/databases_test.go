@@ -251,6 +251,11 @@ func TestRevsLimit(t *testing.T) {
 	if len(ids) != 3 {
 		t.Errorf("%d revisions are known with a limit of 3", len(ids))
 	}
+	// A lower limit shows at once, though only the next edit forgets.
+	s.Do(t, "PUT", db+"/_revs_limit", "2").Want(200)
+	if got := s.Do(t, "GET", db+"/d?revs=true", nil).Want(200).Object()["_revisions"]; fmt.Sprint(got) != fmt.Sprint(map[string]any{"start": 6.0, "ids": ids[:2]}) {
+		t.Errorf("%v", got)
+	}
 }
 
 func TestUnsupported(t *testing.T) {

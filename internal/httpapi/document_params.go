@@ -138,6 +138,7 @@ func (v *docView) sendsBytes(d *model.Doc, att *model.Attachment) bool {
 // bytes go along are shown.
 func (v *docView) options(ctx context.Context, a *API, db *cluster.Database, d *model.Doc, form document.AttForm) *document.PrintOptions {
 	o := v.print
+	o.RevsLimit = db.RevsLimit // the tree keeps more until its next edit
 	if v.attachments && len(d.Atts) > 0 {
 		o.Attachments = func(att *model.Attachment) document.AttForm {
 			if v.sendsBytes(d, att) {

@@ -181,6 +181,9 @@ func attachmentTooLarge(name string) *model.Error {
 // writeOne writes one edit and answers as PUT, POST, COPY and DELETE do.
 func (a *API) writeOne(rq *request, db *cluster.Database, edit model.Edit, mode writeMode) error {
 	res, accepted, err := a.writeEdit(rq, db, edit, mode)
+	if mode.batch && (rq.method == http.MethodPut || rq.method == http.MethodPost) {
+		return a.batchDone(rq, edit.ID, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -188,17 +191,30 @@ func (a *API) writeOne(rq *request, db *cluster.Database, edit model.Edit, mode 
 	if edit.Deleted && rq.method != http.MethodPost {
 		status = http.StatusOK
 	}
-	if accepted || mode.batch {
+	if accepted {
 		status = http.StatusAccepted
 	}
 	if rq.method != http.MethodPost {
 		rq.w.Header()["Etag"] = []string{quoteRev(res.Rev)}
 	}
-	if rq.method != http.MethodDelete && !(mode.batch && rq.method == http.MethodPost) {
+	if rq.method != http.MethodDelete {
 		rq.locationOfDocument(db, edit.ID)
 	}
-	b := appendOK(make([]byte, 0, 96), edit.ID, res.Rev, !mode.batch)
-	rq.json(status, b)
+	rq.json(status, appendOK(make([]byte, 0, 96), edit.ID, res.Rev, true))
+	return nil
+}
+
+// batchDone answers a write with batch=ok. The protocol lets the server write later,
+// so its clients expect no revision, and no conflict either: many of them write one
+// document over and over. We write at once, and say so where the store has failed.
+func (a *API) batchDone(rq *request, id string, err error) error {
+	if err != nil {
+		if model.KindOf(err) != model.KindConflict {
+			return err
+		}
+		a.Log.Debug("batch write refused", "request", rq.id, "error", err)
+	}
+	rq.json(http.StatusAccepted, appendOK(make([]byte, 0, 64), id, model.Rev{}, false))
 	return nil
 }
 

@@ -264,6 +264,17 @@ func TestPostCopyBatchQuorum(t *testing.T) {
 		t.Errorf("%v", b)
 	}
 	s.Do(t, "GET", db+"/q", nil).Want(200)
+	// Nobody waits for the outcome of a batch write, so a conflict is not told either.
+	for _, r := range []*testserver.Response{s.Do(t, "PUT", db+"/q?batch=ok", `{"lost":1}`), s.Do(t, "POST", db+"?batch=ok", `{"_id":"q","lost":1}`), s.Do(t, "PUT", db+"/q3?batch=ok", `{}`)} {
+		if r.Want(202); r.Str("id") == "" || len(r.Object()) != 2 || r.Header.Get("Etag") != "" || r.Header.Get("Location") != "" {
+			t.Errorf("%s %v", r.Body, r.Header)
+		}
+	}
+	s.Do(t, "DELETE", db+"/q?batch=ok", nil).Want(409)
+	if q := s.Do(t, "GET", db+"/q", nil).Want(200).Object(); q["lost"] != nil {
+		t.Errorf("%v", q)
+	}
+	s.Do(t, "PUT", db+"/q?batch=ok", `{"_zip":1}`).Want(400)
 	s.Do(t, "PUT", db+"/w?w=3", `{}`).Want(202)
 	s.Do(t, "PUT", db+"/w1?w=1", `{}`).Want(201)
 	s.Do(t, "PUT", db+"/w2?w=x", `{}`).Want(400)
