@@ -76,7 +76,9 @@ func (c *Coordinator) Write(ctx context.Context, db *cluster.Database, edits []m
 func piece(edits []model.Edit) int {
 	size := 0
 	for i := range edits {
-		if size += len(edits[i].Body); i > 0 && size > pieceBytes || i == pieceEdits {
+		e := &edits[i]
+		// A revision of a history and an attachment cost more than their few bytes.
+		if size += len(e.Body) + 64*len(e.Path) + 256*len(e.Atts); i > 0 && size > pieceBytes || i == pieceEdits {
 			return i
 		}
 	}

@@ -421,12 +421,19 @@ func TestVeryManyEdits(t *testing.T) {
 			t.Fatalf("result %d: %+v, want %v", i, r, want)
 		}
 	}
-	large := []model.Edit{doc("x"), doc("y"), doc("z")}
+	large := []model.Edit{doc("x"), doc("y"), doc("z"), doc("h"), doc("h")}
 	for i := range large {
 		large[i].Body = fmt.Appendf(nil, `{"a":"%s"}`, strings.Repeat("x", 10<<20))
 	}
+	for i, hash := range []string{"a", "b"} { // long histories instead
+		e := &large[3+i]
+		e.Body, e.Replicated = []byte("{}"), true
+		for pos := uint64(200_000); pos > 0; pos-- {
+			e.Path = append(e.Path, model.Rev{Pos: pos, Hash: hash})
+		}
+	}
 	c.writes.Store(10)
-	if _, err := coord.Write(t.Context(), d, large, coordinator.WriteOptions{}); err != nil || c.writes.Load() != 13 {
+	if _, err := coord.Write(t.Context(), d, large, coordinator.WriteOptions{}); err != nil || c.writes.Load() != 15 {
 		t.Fatalf("%d writes of large documents, %v", c.writes.Load()-10, err)
 	}
 }
