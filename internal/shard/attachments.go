@@ -295,11 +295,11 @@ func (w *writer) attsOf(st *docState, rev model.Rev) ([]model.Attachment, error)
 	return atts, err
 }
 
-// replaceForgotten prepares for a replicated revision that the tree does not
-// know but whose body may be here: stemming forgot it, and compaction has not
-// come yet. The body is about to be overwritten, so its references go.
+// replaceForgotten prepares for a revision that the tree does not know but whose
+// body may be here: stemming forgot it, and compaction has not come yet. The body
+// is about to be overwritten, so its references go.
 func (w *writer) replaceForgotten(st *docState, rev model.Rev) error {
-	if !st.atts {
+	if !st.found || !st.atts {
 		return nil
 	}
 	atts, err := w.attsOf(st, rev)

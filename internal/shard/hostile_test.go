@@ -175,3 +175,28 @@ func TestManyAttachments(t *testing.T) {
 		t.Fatal(found, err)
 	}
 }
+
+// TestForgottenRevisionIsMadeAgain makes, by an ordinary edit, a revision that
+// stemming has forgotten and whose body compaction has not removed yet: the old
+// body's references to attachments must not stay.
+func TestForgottenRevisionIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	c := memoryCopy(t, Options{})
+	s, err := c.Stage(t.Context(), bytes.NewReader([]byte("bytes")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	att := model.AttachmentEdit{Attachment: model.Attachment{Name: "a", ContentType: "a/b"}, Staged: s.Ticket}
+	stub := []model.AttachmentEdit{{Attachment: model.Attachment{Name: "a"}, Stub: true}}
+	first := mustWrite(t, c, 1, model.Edit{ID: "d", Body: []byte("{}"), Atts: []model.AttachmentEdit{att}})[0].Rev
+	edit := model.Edit{ID: "d", Body: []byte(`{"a":1}`), Parent: first, Atts: stub}
+	second := mustWrite(t, c, 1, edit)[0].Rev
+	mustWrite(t, c, 1, model.Edit{ID: "d", Body: []byte(`{"a":2}`), Parent: second, Atts: stub})
+	mustWrite(t, c, 1, model.Edit{ID: "d", Body: []byte("{}"), Replicated: true, Path: []model.Rev{first}, Atts: stub})
+	if again := mustWrite(t, c, 1, edit)[0].Rev; again != second {
+		t.Fatalf("%v is another revision than %v", again, second)
+	}
+	if err := checkCopy(c); err != nil {
+		t.Fatal(err)
+	}
+}

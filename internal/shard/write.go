@@ -296,6 +296,9 @@ func (w *writer) edit(st *docState, e *model.Edit, made model.Rev, staged staged
 		return model.Rev{}, model.ErrConflict, nil
 	}
 	setRevPos(atts, e.Atts, made.Pos)
+	if err := w.replaceForgotten(st, made); err != nil {
+		return model.Rev{}, nil, err
+	}
 	if parentAt >= 0 {
 		w.supersede(st, parentAt)
 		w.revBuf = append(w.revBuf[:0], made, parent)
@@ -320,11 +323,8 @@ func (w *writer) merge(st *docState, e *model.Edit, staged stagedSet) (rev model
 			return model.Rev{}, refusal, err
 		}
 		setReplicatedRevPos(atts, rev.Pos)
-		if st.found {
-			// Stemming may have forgotten a revision whose body is still there.
-			if err := w.replaceForgotten(st, rev); err != nil {
-				return model.Rev{}, nil, err
-			}
+		if err := w.replaceForgotten(st, rev); err != nil {
+			return model.Rev{}, nil, err
 		}
 	}
 	joined := st.tree.Joined()
