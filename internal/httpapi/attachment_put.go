@@ -172,7 +172,7 @@ func putAttachment(a *API, rq *request) error {
 	if err != nil {
 		return err
 	}
-	id, in := rq.docID(), &incoming{name: rq.param("att"), length: rq.r.ContentLength, identity: -1, body: rq.r.Body}
+	id, in := rq.docID(), &incoming{name: rq.param("att"), length: rq.r.ContentLength, identity: -1, body: rq.source()}
 	if err := document.ValidateID(id, db.Partitioned); err != nil {
 		return err
 	}

@@ -80,16 +80,16 @@ func (rq *request) requireJSON() error {
 func (rq *request) decodedBody() (io.Reader, error) {
 	switch enc := strings.ToLower(strings.TrimSpace(rq.r.Header.Get("Content-Encoding"))); enc {
 	case "", "identity":
-		return rq.r.Body, nil
+		return rq.source(), nil
 	case "gzip", "x-gzip":
-		gz, err := gzip.NewReader(rq.r.Body)
+		gz, err := gzip.NewReader(rq.source())
 		if err != nil {
 			return nil, model.BadRequest("The body is not valid gzip.")
 		}
 		return badEncoding{gz}, nil
 	case "deflate":
 		// The name means zlib; some clients send bare deflate. The first byte tells.
-		br := bufio.NewReader(rq.r.Body)
+		br := bufio.NewReader(rq.source())
 		if head, err := br.Peek(2); err == nil && head[0]&0x0f == 8 && (uint16(head[0])<<8|uint16(head[1]))%31 == 0 {
 			zr, err := zlib.NewReader(br)
 			if err != nil {
@@ -199,5 +199,5 @@ func (rq *request) drainBody() {
 	if rq.r.Header.Get("Expect") != "" {
 		return // the client still waits for leave to send; the server closes for us
 	}
-	_, _ = io.CopyN(io.Discard, rq.r.Body, drainLimit) // an error here means there is no more to read
+	_, _ = io.CopyN(io.Discard, rq.source(), drainLimit) // an error here means there is no more to read
 }

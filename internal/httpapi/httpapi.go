@@ -9,6 +9,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/divandb/divan/internal/changes"
 	"github.com/divandb/divan/internal/cluster"
@@ -97,6 +98,7 @@ type API struct {
 	uuids  *uuidSource
 
 	serverHeader []string // the value of Server, the same in all answers
+	bodyPatience time.Duration
 }
 
 // New makes an API. A route table that cannot be right is a programmer's error
@@ -116,5 +118,6 @@ func New(o Options) *API {
 		uuids:   newUUIDSource(),
 
 		serverHeader: []string{"Divan/" + o.Version},
+		bodyPatience: bodyPatience,
 	}
 }

@@ -29,6 +29,7 @@ type request struct {
 	// Room for what every request needs, so that it takes one allocation: w, the
 	// parts of the path, and the values of headers that are each request's own.
 	writer   statusWriter
+	incoming patientBody
 	segArr   [6]string
 	paramArr [4]pathParam
 	values   [3]string

@@ -23,14 +23,16 @@ const sendPiece = 4 << 20
 // begun, and puts a deadline on what may have to wait.
 type statusWriter struct {
 	http.ResponseWriter
-	status int
-	until  time.Time // the deadline on the connection; zero if there is none
+	incoming *patientBody
+	status   int
+	until    time.Time // the deadline on the connection; zero if there is none
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (w *statusWriter) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status = status
+		w.Header()[bodyTime] = w.incoming.header()
 	}
 	w.ResponseWriter.WriteHeader(status)
 }

@@ -21,6 +21,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	rq := &request{api: a, r: r, id: requestID(r), writer: statusWriter{ResponseWriter: w}}
 	rq.w = &rq.writer
+	rq.incoming.rq, rq.incoming.patience = rq, a.bodyPatience
+	rq.writer.incoming = &rq.incoming
 	h := w.Header()
 	rq.values[0] = rq.id
 	h["X-Couch-Request-Id"] = rq.values[0:1:1]
