@@ -27,8 +27,8 @@ import (
 	"github.com/divandb/divan/internal/shardhost"
 )
 
-// What net/http is bounded by. Bodies have no deadline: an attachment may take
-// its time.
+// What net/http is bounded by. Bodies have no deadline here: an attachment may take
+// its time, and httpapi gives up only who stops sending.
 const (
 	readHeaderTimeout = 30 * time.Second
 	idleTimeout       = 2 * time.Minute
