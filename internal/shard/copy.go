@@ -63,6 +63,10 @@ type Copy struct {
 	ids     *idCounts         // nil until somebody asks for an offset
 	idWait  *idDeltas         // not nil while a part of ids is being counted
 
+	known     *knownIDs // ids of all documents; nil if not noted (see makeKnown)
+	knownWait *knownIDs // not nil while known is being made
+	misses    int64     // looks for documents that were new, while known is nil
+
 	build sync.Mutex // one builder of seqs or ids at a time; taken before mu
 	blobs blobs
 	tidy  sync.Mutex // one compaction at a time; taken before mu
@@ -89,6 +93,8 @@ func Open(store *kv.Store, id uint64, o *Options) (*Copy, error) {
 		if err != nil {
 			return nil, fmt.Errorf("open copy %d: %w", id, err)
 		}
+	} else {
+		c.known = &knownIDs{} // it has no document yet, and all to come will be noted
 	}
 	// What the store shows right after it was opened is durable: no batch of this
 	// copy is on its way, as a copy is open once at a time and is closed only

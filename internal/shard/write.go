@@ -103,6 +103,9 @@ func (c *Copy) Write(ctx context.Context, req *shardapi.WriteRequest) (*shardapi
 			c.opts.OnUpdate(c.id, p.seq)
 		}
 		c.unlinkGone(w.gone)
+		// A failure leaves things as they were: every look goes to the store, and a
+		// store that cannot be read says so there.
+		_ = c.makeKnown()
 		return resp, nil
 	}
 	// Nothing to write, but the refusals (and the "known already") speak of
@@ -236,26 +239,35 @@ func (w *writer) state(id string, edits int) (*docState, error) {
 	st.id, st.found, st.changed, st.joined, st.atts = id, false, false, false, false
 	st.old = header{}
 	st.tree.Reset()
-	w.key = w.c.appendInfoKey(w.key[:0], id)
-	val, found, err := w.c.store.Get(w.key)
-	if err != nil {
-		return nil, fmt.Errorf("read document: %w", err)
-	}
-	if found {
-		tree, err := parseInfo(val.Bytes(), &st.old)
-		if err == nil {
-			err = st.tree.Decode(tree)
-		}
-		val.Release()
-		if err != nil {
+	if w.c.mayExist(id) {
+		if err := w.load(st); err != nil {
 			return nil, err
 		}
-		st.found, st.atts = true, st.old.atts
 	}
 	if edits > 1 {
 		w.byID[id] = st
 	}
 	return st, nil
+}
+
+// load reads a document from the store.
+func (w *writer) load(st *docState) error {
+	w.key = w.c.appendInfoKey(w.key[:0], st.id)
+	val, found, err := w.c.store.Get(w.key)
+	if err != nil {
+		return fmt.Errorf("read document: %w", err)
+	}
+	if !found {
+		w.c.missed()
+		return nil
+	}
+	tree, err := parseInfo(val.Bytes(), &st.old)
+	if err == nil {
+		err = st.tree.Decode(tree)
+	}
+	val.Release()
+	st.found, st.atts = true, st.old.atts
+	return err
 }
 
 // edit decides one edit and merges it. A refusal is for the client; an error
@@ -438,6 +450,8 @@ func (w *writer) emit(st *docState) {
 	if st.found {
 		w.key = c.appendSeqKey(w.key[:0], st.old.seq)
 		w.batch.Delete(w.key)
+	} else {
+		c.noteKnown(st.id)
 	}
 	w.key = c.appendSeqKey(w.key[:0], next.seq)
 	w.batch.Set(w.key, w.val)
