@@ -36,6 +36,7 @@ type gzipReader struct {
 	in    []byte
 	out   []byte // gzipped bytes not given yet
 	given int
+	begun bool // enough was read to know that the text is not a small one
 	err   error
 }
 
@@ -51,6 +52,7 @@ func (p *gzipPool) get(from io.Reader, level int) *gzipReader {
 	}
 	g.zw.Reset(g)
 	g.from, g.read, g.out, g.given, g.err = from, 0, g.out[:0], 0, nil
+	g.begun = false
 	return g
 }
 
@@ -76,7 +78,17 @@ func (g *gzipReader) Read(p []byte) (int, error) {
 		}
 		g.out, g.given = g.out[:0], 0
 		n, err := g.from.Read(g.in)
+		for !g.begun && err == nil && n <= smallText {
+			var more int
+			more, err = g.from.Read(g.in[n:])
+			n += more
+		}
 		g.read += int64(n)
+		if !g.begun && err == io.EOF && n <= smallText {
+			g.out, g.err = appendSmallGzip(g.out, g.in[:n]), io.EOF
+			continue
+		}
+		g.begun = true
 		if n > 0 {
 			if _, werr := g.zw.Write(g.in[:n]); werr != nil {
 				g.err = werr
