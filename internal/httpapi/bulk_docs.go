@@ -80,7 +80,7 @@ func readBulk(body []byte, mode *writeMode) (docs []byte, err error) {
 	case rawjson.KindOf(docs) != rawjson.KindArray:
 		return nil, model.BadRequest("`docs` parameter must be an array.")
 	}
-	return docs, checkEntries(rawjson.Len(docs))
+	return docs, nil
 }
 
 // maxEntries is how many documents one request may name. Each costs some hundred
@@ -94,7 +94,7 @@ func checkEntries(n int) error {
 		return nil
 	}
 	return &model.Error{Kind: model.KindTooLarge, Name: "too_many_documents",
-		Reason: fmt.Sprintf("One request may name %d documents, and this one names %d.", maxEntries, n)}
+		Reason: fmt.Sprintf("One request may name %d documents.", maxEntries)}
 }
 
 // bulk is a bulk write on its way.
@@ -114,14 +114,18 @@ type bulk struct {
 }
 
 func (b *bulk) parse(docs []byte) error {
-	n := rawjson.Len(docs)
-	b.edits = make([]model.Edit, 0, n)
-	b.place = make([]int, 0, n)
-	b.results = make([]model.EditResult, n)
+	// Counting would be one more walk through the body: documents are seldom smaller
+	// than this, and slices grow.
+	guess := min(len(docs)/512+1, maxEntries)
+	b.edits = make([]model.Edit, 0, guess)
+	b.place = make([]int, 0, guess)
 	opts := b.a.parseOptions(b.db, "", b.mode.replicated)
 	i := -1
 	for doc := range rawjson.Elements(docs) {
 		i++
+		if err := checkEntries(i + 1); err != nil {
+			return err
+		}
 		p, err := document.Parse(doc, opts)
 		if err != nil {
 			return err
@@ -143,6 +147,7 @@ func (b *bulk) parse(docs []byte) error {
 		b.edits = append(b.edits, edit)
 		b.place = append(b.place, i)
 	}
+	b.results = make([]model.EditResult, i+1)
 	return nil
 }
 
