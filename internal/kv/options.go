@@ -6,6 +6,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable/block"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -118,6 +119,11 @@ func pebbleOptions(o Options) *pebble.Options {
 		p.Levels[i].IndexBlockSize = 64 << 10
 		p.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
-	p.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionFastest })
+	// What is in L0 is rewritten soon: to compress it is to do it twice. At most a
+	// few memtables' worth of disk is what that costs.
+	compression := pebble.DBCompressionFastest
+	compression.Name = "FastestBelowL0"
+	compression.Levels[0] = block.NoCompression
+	p.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return compression })
 	return p
 }
