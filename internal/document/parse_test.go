@@ -290,4 +290,4 @@ func TestNewRev(t *testing.T) {
 }
 
 // pinnedEmpty is the first revision of an empty document.
-const pinnedEmpty = "1-dc61a28fcfde02adbc4564538fc75fd2"
+const pinnedEmpty = "1-4c56cc1882d226b78153104b848c9e56"
