@@ -18,7 +18,11 @@ import (
 // more than 16 commits out of one. This counts, it does not measure time.
 func TestWritersShareTheSync(t *testing.T) {
 	t.Parallel()
-	fs, syncs := kv.SlowSync(kv.DiskFS(), 5*time.Millisecond)
+	delay := 5 * time.Millisecond
+	if testing.Short() {
+		delay *= 10 // with the race detector 64 writers are slower than such a disk
+	}
+	fs, syncs := kv.SlowSync(kv.DiskFS(), delay)
 	s := testserver.Start(t, testserver.Parts(func(o *server.Options) { o.FS = fs }))
 	db := "/" + s.DB(t)
 	const writers, each = 64, 40

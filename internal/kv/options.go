@@ -19,7 +19,7 @@ func DiskFS() FS { return vfs.Default }
 
 // The defaults of Options.
 const (
-	DefaultCacheBytes    = 192 << 20
+	DefaultCacheBytes    = 256 << 20
 	DefaultMemTableBytes = 64 << 20
 	DefaultMinFree       = 512 << 20
 	DefaultFreeEvery     = time.Second
@@ -103,7 +103,7 @@ func pebbleOptions(o Options) *pebble.Options {
 		CacheSize:                   o.CacheBytes,
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                uint64(o.MemTableBytes),
-		MemTableStopWritesThreshold: 4,
+		MemTableStopWritesThreshold: 3,
 		L0CompactionThreshold:       4,
 		L0StopWritesThreshold:       36,
 		LBaseMaxBytes:               64 << 20,
