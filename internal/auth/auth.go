@@ -106,7 +106,7 @@ type Service struct {
 	admins  atomic.Pointer[map[string]*admin]
 	change  sync.Mutex // one SetAdmin at a time
 	nobody  passwordHash
-	macs    sync.Pool // of hash.Hash, keyed
+	macs    sync.Pool // of *macRoom
 	slots   chan struct{}
 	waiting atomic.Int64
 	hashed  atomic.Int64 // hashes run, for tests
@@ -147,7 +147,7 @@ func New(store Store, o Options) (*Service, error) {
 	s.nobody = passwordHash{rounds: o.Rounds, salt: []byte(rand.Text()), key: []byte(rand.Text())}
 	var key [32]byte
 	_, _ = rand.Read(key[:]) // never fails: crypto/rand ends the process instead
-	s.macs.New = func() any { return hmac.New(sha256.New, key[:]) }
+	s.macs.New = func() any { return &macRoom{hash: hmac.New(sha256.New, key[:])} }
 	return s, nil
 }
 
@@ -254,16 +254,24 @@ func (s *Service) remembers(a *admin, mac *[sha256.Size]byte) bool {
 	return k != nil && subtle.ConstantTimeCompare(k.mac[:], mac[:]) == 1 && s.o.Now().Before(k.until)
 }
 
+// macRoom is what one mac needs: kept together, so that a check allocates nothing.
+type macRoom struct {
+	hash hash.Hash
+	text []byte
+	sum  []byte
+}
+
 // mac is the keyed digest of a name and a password.
 func (s *Service) mac(name, password string) (sum [sha256.Size]byte) {
-	h := s.macs.Get().(hash.Hash)
-	h.Reset()
+	m := s.macs.Get().(*macRoom)
+	m.hash.Reset()
 	// A name has no colon, so no two pairs make the same text.
-	var room [128]byte
-	text := append(append(append(room[:0], name...), ':'), password...)
-	_, _ = h.Write(text) // a hash never fails
-	h.Sum(sum[:0])
-	s.macs.Put(h)
+	m.text = append(append(append(m.text[:0], name...), ':'), password...)
+	_, _ = m.hash.Write(m.text) // a hash never fails
+	m.sum = m.hash.Sum(m.sum[:0])
+	copy(sum[:], m.sum)
+	clear(m.text) // the password is not left lying about
+	s.macs.Put(m)
 	return sum
 }
 

@@ -42,7 +42,8 @@ type stagedBlob struct {
 	digest [16]byte
 	length int64
 	inline []byte // not nil for a small one
-	path   string // temporary file of a large one
+	path   string // temporary file of a large one, until it is placed
+	placed bool   // its file has its final name
 	at     time.Time
 }
 
@@ -311,6 +312,7 @@ func (c *Copy) placeStaged(set stagedSet) error {
 		if err := os.Rename(s.path, c.blobPath(&s.id)); err != nil {
 			return diskError("place attachment", err)
 		}
+		s.path, s.placed = "", true
 		moved = true
 	}
 	if moved {
@@ -377,7 +379,7 @@ func (c *Copy) releaseStaged(set stagedSet) {
 	for _, s := range set {
 		_ = s.remove() // not moved: the next start empties the directory
 		c.blobs.unpin(s.id)
-		if s.path != "" {
+		if s.path != "" || s.placed {
 			c.unlinkUnnamed([]model.BlobID{s.id})
 		}
 	}
