@@ -38,7 +38,8 @@ func TestStrangersStayOutside(t *testing.T) {
 	s := testserver.Shared(t)
 	db := s.DB(t)
 	for _, path := range []string{"/_all_dbs", "/_uuids", "/_active_tasks", "/_membership", "/_db_updates", "/_dbs_info", "/" + db,
-		"/" + db + "/x", "/" + db + "/_all_docs", "/" + db + "/_changes", "/nope", "/nope/x/y/z", "/" + db + "/_shards", "/_utils/x"} {
+		"/" + db + "/x", "/" + db + "/_all_docs", "/" + db + "/_changes", "/nope", "/nope/x/y/z", "/" + db + "/_shards", "/_utils/x",
+		"/" + db + "/_design%2Fx", "/" + db + "/_local%2Fx"} {
 		r := s.Do(t, "GET", path, nil, "Authorization", "").Want(401)
 		if r.Str("error") != "unauthorized" || r.Header.Get("WWW-Authenticate") == "" {
 			t.Errorf("%s: %s", path, r.Body)

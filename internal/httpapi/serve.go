@@ -62,19 +62,22 @@ func (a *API) serve(rq *request) error {
 	if !ok {
 		return model.BadRequest("The path holds a percent sign that two hex digits do not follow.")
 	}
+	who, authErr := a.Auth.Authenticate(r)
 	// An escaped slash in _design%2Fname or _local%2Fname still means that sort of
 	// document, and the rights that go with it: mend the path before the table is asked.
 	if len(segs) > 1 && strings.HasPrefix(segs[1], "_") {
 		if kind, name, ok := strings.Cut(segs[1], "/"); ok && (kind == "_design" || kind == "_local") {
 			segs = append([]string{segs[0], kind, name}, segs[2:]...)
 			if kind == "_design" && len(segs) == 3 && (method == "GET" || method == "HEAD") {
+				if err := allow(who, authErr, dbDesign); err != nil {
+					return err
+				}
 				return rq.redirectDesign(segs)
 			}
 		}
 	}
 	node, params := a.routes.match(segs, rq.paramArr[:0])
 	rq.params = params
-	who, authErr := a.Auth.Authenticate(r)
 	if node == nil {
 		if err := allow(who, authErr, serverAdmin); err != nil {
 			return err
