@@ -144,6 +144,10 @@ func TestRandomAgainstModel(t *testing.T) {
 						t.Fatalf("step %d: create %s: %v", step, name, err)
 					}
 					if err == nil {
+						// As many copies as asked for, or 3, though one node keeps one.
+						if n := spec.N; d.N != n && (n != 0 || d.N != 3) {
+							t.Fatalf("step %d: %d copies, asked for %d", step, d.N, n)
+						}
 						want[name] = d
 						for _, s := range d.Shards {
 							if id := s.Copies[0].ID; used[id] {

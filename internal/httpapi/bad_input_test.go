@@ -35,6 +35,15 @@ func TestBadInput(t *testing.T) {
 		{"PUT", db + "/x", "{\"a\":\"\xff\"}", 400},
 		{"PUT", db + "/x", `{"a":"\ud800"}`, 400},
 		{"PUT", db + "/x", `{"a":` + deep + `}`, 400},
+		{"PUT", db + "/x", `{"a":` + deep[:1000] + deep[len(deep)-1000:] + `}`, 400},
+		{"POST", db + "/_bulk_docs", `{"docs":[{"a":` + deep + `}]}`, 400},
+		{"POST", db + "/_bulk_get", `{"docs":` + deep + `}`, 400},
+		{"POST", db + "/_all_docs", `{"keys":` + deep + `}`, 400},
+		{"POST", db + "/_revs_diff", `{"a":` + deep + `}`, 400},
+		{"POST", db + "/_changes?filter=_selector", `{"selector":` + strings.Repeat(`{"$not":`, 2000) + `{}` + strings.Repeat("}", 2000) + `}`, 400},
+		{"PUT", db + "/_local/x", `{"a":` + deep + `}`, 400},
+		{"POST", db + "/_bulk_docs", "{\"docs\":[{\"a\":\"\xff\"}]}", 400},
+		{"POST", db + "/_bulk_get", "\xff", 400},
 		{"PUT", db + "/x", `{"a":01}`, 400},
 		{"PUT", db + "/x", `{"_attachments":5}`, 400},
 		{"PUT", db + "/x", `{"_attachments":{"a":{"data":"%%"}}}`, 400},
@@ -79,6 +88,7 @@ func TestBadInput(t *testing.T) {
 	if n := s.Do(t, "GET", db, nil).Want(200).Object()["doc_count"]; n != 0.0 {
 		t.Errorf("%v documents were written by bad input", n)
 	}
+	s.Do(t, "PUT", db+"/x", `{"a":`+deep[:999]+deep[len(deep)-999:]+`}`).Want(201) // the limit is 1,000 with the document itself
 }
 
 // After a refusal the same connection serves the next request.

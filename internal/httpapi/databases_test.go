@@ -3,7 +3,10 @@ package httpapi_test
 import (
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +33,29 @@ func TestRoot(t *testing.T) {
 		}
 	}
 	s.Do(t, "GET", "/_up", nil, "Authorization", "").Want(200)
+}
+
+// Every answer names its request, by the client's word for it where that is safe.
+func TestRequestIDs(t *testing.T) {
+	t.Parallel()
+	s := testserver.Shared(t)
+	db := "/" + s.DB(t)
+	for _, path := range []string{"/", "/_up", "/_all_dbs", db, db + "/none", db + "/_all_docs", db + "/_changes", db + "/_all_docs?limit=x", "/none/x"} {
+		for _, auth := range [][]string{nil, {"Authorization", ""}} {
+			r := s.Do(t, "GET", path, nil, append([]string{"X-Couch-Request-ID", "my_id-7"}, auth...)...)
+			if got := r.Header.Get("X-Couch-Request-ID"); got != "my_id-7" {
+				t.Errorf("%s %v: %q", path, auth, got)
+			}
+		}
+	}
+	seen := map[string]bool{}
+	for _, id := range []string{"", "", strings.Repeat("x", 37), "a b", "a=\"b\"", "é", "<b>"} {
+		got := s.Do(t, "GET", "/_up", nil, "X-Couch-Request-ID", id).Header.Get("X-Couch-Request-ID")
+		if got == "" || got == id || seen[got] {
+			t.Errorf("%q: %q", id, got)
+		}
+		seen[got] = true
+	}
 }
 
 // Only / and /_up answer strangers.
@@ -97,10 +123,21 @@ func TestDatabaseLife(t *testing.T) {
 	if len(shards) != 3 {
 		t.Errorf("shards %v", shards)
 	}
+	nodes := fmt.Sprint(s.Do(t, "GET", "/_membership", nil).Want(200).Object()["all_nodes"])
+	for r, on := range shards {
+		if fmt.Sprint(on) != nodes {
+			t.Errorf("range %s is on %v, the nodes are %s", r, on, nodes)
+		}
+	}
 	for i := range 20 {
-		sh := s.Do(t, "GET", fmt.Sprintf("%s/_shards/doc%d", path, i), nil).Want(200).Object()
-		if shards[sh["range"].(string)] == nil {
-			t.Errorf("range %v is not in %v", sh, shards)
+		id := fmt.Sprint("doc", i)
+		sh := s.Do(t, "GET", path+"/_shards/"+id, nil).Want(200).Object()
+		var first, last uint32
+		if _, err := fmt.Sscanf(sh["range"].(string), "%08x-%08x", &first, &last); err != nil {
+			t.Fatalf("%v: %v", sh, err)
+		}
+		if at := crc32.ChecksumIEEE([]byte(id)); shards[sh["range"].(string)] == nil || at < first || at > last || fmt.Sprint(sh["nodes"]) != nodes {
+			t.Errorf("%s (%08x): %v of %v", id, at, sh, shards)
 		}
 	}
 	s.Do(t, "DELETE", path+"?rev=1-a", nil).Want(400)
@@ -146,6 +183,17 @@ func TestDatabaseInformation(t *testing.T) {
 	db := "/" + s.DB(t)
 	get := func() map[string]any { return s.Do(t, "GET", db, nil).Want(200).Object() }
 	empty := get()
+	members := "cluster compact_running db_name disk_format_version disk_size doc_count doc_del_count instance_start_time other props purge_seq sizes update_seq"
+	if got := strings.Join(slices.Sorted(maps.Keys(empty)), " "); got != members {
+		t.Errorf("members %s", got)
+	}
+	if empty["db_name"] != db[1:] || empty["disk_format_version"].(float64) < 1 || len(empty["props"].(map[string]any)) != 0 {
+		t.Errorf("%v", empty)
+	}
+	parts := s.Do(t, "GET", "/"+s.DB(t, "partitioned=true"), nil).Want(200).Object()["props"]
+	if parts.(map[string]any)["partitioned"] != true {
+		t.Errorf("props of a partitioned database: %v", parts)
+	}
 	if empty["instance_start_time"] != "0" || empty["purge_seq"] != 0.0 || empty["compact_running"] != false {
 		t.Errorf("%v", empty)
 	}

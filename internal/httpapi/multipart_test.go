@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -204,9 +205,15 @@ func TestMultipartRead(t *testing.T) {
 		t.Errorf("%s %v", r.Body, r.Header)
 	}
 	// JSON where the client takes it.
-	r = s.Do(t, "GET", db+"/att?attachments=true", nil, "Accept", "application/json").Want(200)
-	if attInfo(t, r.Object(), "hello.txt")["data"] == nil {
-		t.Error("no data")
+	for _, query := range []string{"attachments=true", `atts_since=["` + rev1 + `"]`} {
+		doc := s.Do(t, "GET", db+"/att?att_encoding_info=true&"+query, nil, "Accept", "application/json").Want(200).Object()
+		old, young := attInfo(t, doc, "hello.txt"), attInfo(t, doc, "ä\"\\\n/b.bin")
+		if all := strings.HasPrefix(query, "attachments"); all && old["data"] != base64.StdEncoding.EncodeToString([]byte(text)) || !all && (old["stub"] != true || old["data"] != nil) {
+			t.Errorf("%s: %.200v", query, old)
+		}
+		if young["data"] != base64.StdEncoding.EncodeToString([]byte(binary)) || old["encoding"] != "gzip" || young["encoding"] != nil {
+			t.Errorf("%s: %.200v", query, young)
+		}
 	}
 }
 

@@ -1,7 +1,10 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
+	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -41,6 +44,19 @@ func TestRouteTableBuilds(t *testing.T) {
 	}
 	if node, _ := tree.match([]string{"", "x"}, nil); node != nil {
 		t.Error("an empty database segment has a route")
+	}
+}
+
+// Nothing else is open to strangers, whatever routes are added.
+func TestPublicRoutes(t *testing.T) {
+	var open []string
+	for _, r := range routeTable() {
+		if r.need == public {
+			open = append(open, r.methods+" "+r.shape)
+		}
+	}
+	if got := strings.Join(open, ", "); got != "GET /, GET /_up, POST /_session" {
+		t.Errorf("public: %s", got)
 	}
 }
 
@@ -104,7 +120,8 @@ func (everybodyIsAdmin) Login(context.Context, string, string) (Principal, strin
 
 // A panic in a handler is a 500 with a reference, and the next request is served.
 func TestPanicIsAnswered(t *testing.T) {
-	a := New(Options{Auth: everybodyIsAdmin{}})
+	var log bytes.Buffer
+	a := New(Options{Auth: everybodyIsAdmin{}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	a.routes = buildRoutes([]route{
 		{"GET", "/boom", public, func(*API, *request) error { panic("boom") }},
 		{"GET", "/ok", public, func(_ *API, rq *request) error { rq.json(200, []byte(`{}`)); return nil }},
@@ -117,12 +134,20 @@ func TestPanicIsAnswered(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if resp.StatusCode != want {
-			t.Errorf("%s: status %d, want %d", path, resp.StatusCode, want)
+		if resp.StatusCode != want || err != nil {
+			t.Errorf("%s: status %d, want %d, %v", path, resp.StatusCode, want, err)
 		}
-		if path == "/boom" && resp.Header.Get("X-Couch-Stack-Hash") == "" {
-			t.Error("no reference in the answer to a panic")
+		if path == "/boom" {
+			ref := resp.Header.Get("X-Couch-Stack-Hash")
+			if ref == "" || !strings.Contains(string(body), `"ref":"`+ref+`"`) {
+				t.Errorf("no reference in the answer to a panic: %q %s", ref, body)
+			}
+			// The server has answered, so the line is written.
+			if !strings.Contains(log.String(), "request="+ref) || !strings.Contains(log.String(), "panic=boom") {
+				t.Errorf("the log does not have %s: %s", ref, log.String())
+			}
 		}
 	}
 }

@@ -75,8 +75,9 @@ func TestAutomaticCompaction(t *testing.T) {
 		}
 		return out
 	}
-	seen := false
+	seen, running := false, false
 	look := func() {
+		running = running || s.Do(t, "GET", db, nil).Want(200).Object()["compact_running"] == true
 		var tasks []map[string]any
 		if err := json.Unmarshal(s.Do(t, "GET", "/_active_tasks", nil).Want(200).Body, &tasks); err != nil {
 			t.Fatal(err)
@@ -84,7 +85,8 @@ func TestAutomaticCompaction(t *testing.T) {
 		for _, task := range tasks {
 			if task["type"] == "database_compaction" {
 				seen = true
-				if task["database"] != db[1:] || task["total_changes"].(float64) <= 0 || task["changes_done"] == nil || task["node"] == "" || task["started_on"].(float64) == 0 {
+				if task["database"] != db[1:] || task["total_changes"].(float64) <= 0 || task["changes_done"] == nil || task["node"] == "" || task["started_on"].(float64) == 0 ||
+					task["updated_on"].(float64) < task["started_on"].(float64) || task["pid"] == nil || task["user"] != nil {
 					t.Errorf("task %v", task)
 				}
 			}
@@ -94,9 +96,9 @@ func TestAutomaticCompaction(t *testing.T) {
 	first := bulk(nil, 0)
 	revs := first
 	deadline := time.Now().Add(time.Minute)
-	for n := 1; !seen; n++ {
+	for n := 1; !seen || !running; n++ {
 		if time.Now().After(deadline) {
-			t.Fatal("no compaction was ever seen in _active_tasks")
+			t.Fatalf("no compaction was ever seen: in _active_tasks %v, as compact_running %v", seen, running)
 		}
 		revs = bulk(revs, n)
 		for range 20 {

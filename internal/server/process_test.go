@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -337,6 +338,15 @@ func TestLogsHoldNoCredentials(t *testing.T) {
 				p.Do(t, "GET", "/nowhere", nil, "Authorization", header)
 			}
 			p.Do(t, "GET", "/db/a", nil, "Cookie", "AuthSession=s3cret", "X-Couch-Request-ID", "my-id-1")
+			// Logins, good and bad, and the cookie that a good one gives.
+			for _, kind := range []string{"application/json", "application/x-www-form-urlencoded", "text/plain"} {
+				p.Do(t, "POST", "/_session?password=s3cret", `{"name":"admin","password":"s3cret"}`, "Content-Type", kind, "Authorization", "")
+				p.Do(t, "POST", "/_session", "name=admin&password=s3cret", "Content-Type", kind, "Authorization", "")
+			}
+			login := p.Do(t, "POST", "/_session", map[string]string{"name": testserver.AdminName, "password": testserver.AdminPassword}, "Authorization", "").Want(200)
+			cookie, _, _ := strings.Cut(login.Header.Get("Set-Cookie"), ";")
+			p.Do(t, "GET", "/db/a", nil, "Authorization", "", "Cookie", cookie, "X-Couch-Request-ID", "by-cookie").Want(200)
+			p.Do(t, "PUT", "/db/a", `{}`, "Authorization", "", "Cookie", cookie).Want(409)
 			// A target with credentials, as a proxy would send it; and garbage.
 			for _, raw := range []string{
 				"GET http://root:s3cret@x/db/a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
@@ -353,16 +363,21 @@ func TestLogsHoldNoCredentials(t *testing.T) {
 			}
 			p.Stop()
 			log := p.Stderr.String()
-			for _, secret := range []string{"s3cret", testserver.AdminPassword,
+			for _, secret := range []string{"s3cret", testserver.AdminPassword, strings.TrimPrefix(cookie, "AuthSession="),
 				strings.TrimPrefix(basic(testserver.AdminName+":"+testserver.AdminPassword), "Basic "),
 				strings.TrimPrefix(basic("admin:wrong-s3cret"), "Basic ")} {
 				if strings.Contains(log, secret) {
 					t.Errorf("the log holds %q:\n%s", secret, log)
 				}
 			}
-			for _, want := range []string{"my-id-1", "/db/a"} {
+			for _, want := range []string{"my-id-1", "by-cookie", "/db/a", "/_session"} {
 				if !strings.Contains(log, want) {
 					t.Errorf("the log lacks %q, so this test shows nothing", want)
+				}
+			}
+			for line := range strings.Lines(log) {
+				if format == "json" && !json.Valid([]byte(line)) || format == "text" && !strings.HasPrefix(line, "time=") {
+					t.Errorf("a line that is no %s: %s", format, line)
 				}
 			}
 		})
