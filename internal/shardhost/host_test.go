@@ -112,6 +112,43 @@ func TestDrop(t *testing.T) {
 	}
 }
 
+// What a drop writes does not depend on what the copy holds.
+func TestDropCostsTheSame(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	store, err := kv.Open(dir+"/store", kv.Options{MinFree: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := New(store, dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commits, written []int64
+	for i, documents := range []int{1, 10_000} {
+		id := shardapi.CopyID(i + 1)
+		edits := make([]model.Edit, documents)
+		for k := range edits {
+			edits[k] = model.Edit{ID: fmt.Sprint("document-", k), Body: []byte(`{"a":1}`)}
+		}
+		if _, err := h.Shard(id).Write(t.Context(), &shardapi.WriteRequest{Edits: edits}); err != nil {
+			t.Fatal(err)
+		}
+		before := store.Metrics()
+		if err := h.Drop(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		after := store.Metrics()
+		commits, written = append(commits, after.Commits-before.Commits), append(written, after.BytesIn-before.BytesIn)
+	}
+	if commits[0] != commits[1] || written[0] != written[1] || written[0] == 0 {
+		t.Errorf("a drop of 1 and of 10,000 documents: %v batches, %v bytes", commits, written)
+	}
+	if err := errors.Join(h.Close(), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestFilesOfACrashAreRemoved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
