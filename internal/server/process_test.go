@@ -323,6 +323,49 @@ func TestFailedWriteEndsTheProcess(t *testing.T) {
 	p.Do(t, "PUT", "/db/after", body).Want(201)
 }
 
+// Settings of a file and of flags do what they say, and flags win.
+func TestSettingsHaveTheirEffect(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "divan.conf")
+	text := "# a test\ndefault-q = 5\nnode-name = n@h\naccount = loser\nmax-document-size = 1000\nmax-attachment-size = 2kB\nmax-request-size = 5KiB\nlog-format = json\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := testserver.StartProcess(t, "--config", file, "--account", "winner", "--max-url", "300")
+	p.Do(t, "PUT", "/db", nil).Want(201)
+	if q := p.Do(t, "GET", "/db", nil).Want(200).Object()["cluster"].(map[string]any)["q"]; q != 5.0 {
+		t.Errorf("q %v", q)
+	}
+	if nodes := fmt.Sprint(p.Do(t, "GET", "/_membership", nil).Want(200).Object()["all_nodes"]); nodes != "[n@h]" {
+		t.Errorf("nodes %s", nodes)
+	}
+	if r := p.Do(t, "GET", "/_db_updates", nil).Want(200); !strings.Contains(string(r.Body), `"account":"winner"`) {
+		t.Errorf("%s", r.Body)
+	}
+	for path, c := range map[string]struct {
+		size   int
+		name   string
+		status int
+	}{
+		"/db/doc":                          {2000, "document_too_large", 413},
+		"/db/more":                         {6000, "too_large", 413},
+		"/db/doc/att":                      {2100, "attachment_too_large", 413},
+		"/db/" + strings.Repeat("i", 300):  {1, "too_long", 414},
+		"/db/small":                        {500, "", 201},
+		"/db/small2/att":                   {1900, "", 201},
+		"/db/" + strings.Repeat("ok", 140): {1, "", 201},
+	} {
+		r := p.Do(t, "PUT", path, `{"a":"`+strings.Repeat("x", c.size)+`"}`).Want(c.status)
+		if c.name != "" && r.Str("error") != c.name {
+			t.Errorf("%.20s: %s", path, r.Body)
+		}
+	}
+	p.Stop()
+	if !strings.HasPrefix(p.Stderr.String(), "{") {
+		t.Errorf("the log is no JSON: %s", p.Stderr)
+	}
+}
+
 func TestLogsHoldNoCredentials(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"text", "json"} {
