@@ -391,6 +391,10 @@ func TestAttachmentFiles(t *testing.T) {
 		s.Do(t, "PUT", fmt.Sprintf("%s/d%d/a%d", db, i, i), body).Want(201)
 	}
 	noLeftovers(t, s, 1)
+	sizes := s.Do(t, "GET", db, nil).Want(200).Object()["sizes"].(map[string]any)
+	if file, active := sizes["file"].(float64), sizes["active"].(float64); sizes["external"].(float64) < 3<<20 || active < 1<<20 || active > file || file > 2<<20 {
+		t.Errorf("sizes of three documents that share 1 MiB: %v", sizes)
+	}
 	for _, big := range []io.Reader{bytes.NewReader(noise(1, 1<<20+1)), struct{ io.Reader }{bytes.NewReader(noise(1, 1<<20+1))}} {
 		if r := s.Do(t, "PUT", db+"/big/dir/name", big, "Content-Type", "image/png").Want(413); r.Str("error") != "attachment_too_large" || r.Str("reason") != "dir/name" {
 			t.Errorf("%s", r.Body)

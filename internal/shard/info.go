@@ -27,9 +27,13 @@ func (c *Copy) Info(ctx context.Context) (*shardapi.Info, error) {
 	if err := c.mark.waitSeq(ctx, k.seq); err != nil {
 		return nil, err
 	}
+	// The leaves are counted each with its own attachments and before tables are
+	// compressed. Shared attachments and compression make the whole smaller, and no
+	// part may be larger than the whole: clients tell by the two what is to be gained
+	// by a compaction.
 	return &shardapi.Info{
 		Seq: k.seq, DocCount: k.docs, DocDelCount: k.dels,
-		SizeFile: disk + file, SizeExternal: k.external, SizeActive: k.active,
+		SizeFile: disk + file, SizeExternal: k.external, SizeActive: min(k.active, disk+file),
 		StaleBytes: k.staleBytes, StaleRevsKept: k.staleRevs, Compacting: c.work.running(),
 	}, nil
 }
