@@ -124,6 +124,8 @@ func TestETags(t *testing.T) {
 		}
 	}
 	s.Do(t, "GET", db+"/a", nil, "If-None-Match", `"1-x"`).Want(200)
+	s.Do(t, "HEAD", db+"/a", nil, "If-None-Match", tag).Want(304)
+	s.Do(t, "GET", db+"/a?rev="+r.Str("rev"), nil, "If-None-Match", tag).Want(304)
 	if s.Do(t, "GET", db+"/a?conflicts=true", nil).Header.Get("ETag") != "" {
 		t.Error("an ETag although the answer depends on more than the revision")
 	}
@@ -347,8 +349,15 @@ func TestDesignAndLocalDocuments(t *testing.T) {
 	}
 	s.Do(t, "PUT", db+"/_local/c", `{"_rev":"0-9"}`).Want(409)
 	s.Do(t, "PUT", db+"/_local/c", `{"_rev":"0-1","x":2}`).Want(201)
+	if h := s.Do(t, "PUT", db+"/_local/c", `{"_rev":"0-2","_revisions":{"start":0,"ids":["2"]},"x":3}`).Want(201); h.Str("rev") != "0-3" {
+		t.Errorf("with a history: %s", h.Body)
+	}
+	s.Do(t, "PUT", db+"/_local/c", `{"_revisions":{"start":0,"ids":["2"]}}`).Want(409)
+	if g := s.Do(t, "GET", db+"/_local/c", nil).Want(200); string(g.Body) != `{"_id":"_local/c","_rev":"0-3","x":3}`+"\n" {
+		t.Errorf("after a write with a history: %s", g.Body)
+	}
 	s.Do(t, "PUT", db+"/_local/a", `{"_attachments":{"a":{"data":""}}}`).Want(400)
-	if d := s.Do(t, "DELETE", db+"/_local/c?rev=0-2", nil).Want(200); d.Str("rev") != "0-0" {
+	if d := s.Do(t, "DELETE", db+"/_local/c?rev=0-3", nil).Want(200); d.Str("rev") != "0-0" {
 		t.Errorf("%s", d.Body)
 	}
 	s.Do(t, "GET", db+"/_local/c", nil).Want(404)
