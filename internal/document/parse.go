@@ -134,7 +134,10 @@ func (p *Parsed) revisions(value []byte) error {
 	if count == 0 && start == 0 {
 		return nil // the history of a document that has none
 	}
-	if count == 0 || count > start || start >= maxPos {
+	// A local document, whose revisions are 0-N, has one that is its own: what a
+	// read of it says can be written back.
+	local := start == 0 && count == 1
+	if !local && (count == 0 || count > start) || start >= maxPos {
 		return docValidation("_revisions.start doesn't fit the number of _revisions.ids.")
 	}
 	path := make([]model.Rev, 0, count)
@@ -151,6 +154,13 @@ func (p *Parsed) revisions(value []byte) error {
 			return err
 		}
 		path = append(path, model.Rev{Pos: uint64(start) - uint64(len(path)), Hash: rev.Hash})
+	}
+	if local {
+		// Not a path: no tree has a position 0. It counts only where _rev is missing.
+		if p.Rev.IsZero() {
+			p.Rev = path[0]
+		}
+		return nil
 	}
 	p.Path, p.Rev = path, path[0]
 	return nil
