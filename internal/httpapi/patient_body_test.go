@@ -15,7 +15,7 @@ import (
 func TestBodyPatience(t *testing.T) {
 	t.Parallel()
 	a := New(Options{Auth: everybodyIsAdmin{}})
-	a.bodyPatience = 50 * time.Millisecond
+	a.bodyPatience = 200 * time.Millisecond // far above the pauses of the slow one, below their sum
 	a.routes = buildRoutes([]route{
 		{"POST", "/read", public, func(_ *API, rq *request) error {
 			_, release, err := rq.readBody(1 << 20)
@@ -34,7 +34,7 @@ func TestBodyPatience(t *testing.T) {
 			select {
 			case <-rq.ctx().Done(): // the client has gone, or seems to
 				return rq.ctx().Err()
-			case <-time.After(10 * a.bodyPatience):
+			case <-time.After(2 * a.bodyPatience):
 				rq.json(200, []byte(`{}`))
 				return nil
 			}
