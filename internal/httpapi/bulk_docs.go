@@ -83,7 +83,7 @@ func readBulk(body []byte, mode *writeMode) (docs []byte, err error) {
 	return docs, nil
 }
 
-// maxEntries is how many documents one request may name. Each costs some hundred
+// maxEntries is how many documents, keys or revisions one list of a request may name. Each costs some hundred
 // bytes of memory, and three bytes of the body, so that the limit of the body alone
 // would not protect the server.
 const maxEntries = 500_000
@@ -94,7 +94,7 @@ func checkEntries(n int) error {
 		return nil
 	}
 	return &model.Error{Kind: model.KindTooLarge, Name: "too_many_documents",
-		Reason: fmt.Sprintf("One request may name %d documents.", maxEntries)}
+		Reason: fmt.Sprintf("A list in a request may have %d entries.", maxEntries)}
 }
 
 // bulk is a bulk write on its way.

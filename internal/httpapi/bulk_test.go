@@ -149,6 +149,13 @@ func TestBulkNamesTooMany(t *testing.T) {
 			t.Errorf("%s: %v", path, e)
 		}
 	}
+	list := `[` + strings.Repeat(`"",`, 500_000) + `""]`
+	for path, body := range map[string]string{"/_all_docs": `{"keys":` + list + `}`,
+		"/_changes?filter=_doc_ids": `{"doc_ids":` + list + `}`, "/_revs_diff": `{"d":` + list + `}`} {
+		if e := s.Do(t, "POST", db+path, body).Want(413).Object()["error"]; e != "too_many_documents" {
+			t.Errorf("%s: %v", path, e)
+		}
+	}
 	if n := s.Do(t, "GET", db, nil).Want(200).Object()["doc_count"]; n != 0.0 {
 		t.Errorf("%v documents were written", n)
 	}

@@ -196,7 +196,11 @@ func (q *changesQuery) readDocIDs(rq *request, body []byte) error {
 	if list == nil || rawjson.KindOf(list) != rawjson.KindArray {
 		return errDocIDs
 	}
-	ids := make([]string, 0, rawjson.Len(list))
+	n := rawjson.Len(list)
+	if err := checkEntries(n); err != nil {
+		return err
+	}
+	ids := make([]string, 0, n)
 	for e := range rawjson.Elements(list) {
 		id, ok := rawjson.String(e)
 		if !ok {

@@ -102,7 +102,11 @@ func parseRevs(value []byte) ([]model.Rev, error) {
 	if rawjson.KindOf(value) != rawjson.KindArray {
 		return nil, model.BadRequest("A list of revisions must be a JSON array of strings.")
 	}
-	revs := make([]model.Rev, 0, rawjson.Len(value))
+	n := rawjson.Len(value)
+	if err := checkEntries(n); err != nil {
+		return nil, err
+	}
+	revs := make([]model.Rev, 0, n)
 	for e := range rawjson.Elements(value) {
 		s, ok := rawjson.String(e)
 		if !ok {

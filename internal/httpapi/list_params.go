@@ -123,6 +123,11 @@ func readList(src listSource, maxDepth int) (*listQuery, error) {
 	if q.keys != nil && rawjson.KindOf(q.keys) != rawjson.KindArray {
 		return nil, model.BadRequest("`keys` body member must be an array.")
 	}
+	if q.keys != nil {
+		if err := checkEntries(rawjson.Len(q.keys)); err != nil {
+			return nil, err
+		}
+	}
 	if q.keys != nil && rawjson.Len(q.keys) > 0 && (q.start != nil || q.end != nil) {
 		return nil, queryParseError("`keys` is incompatible with `key`, `start_key` and `end_key`")
 	}
