@@ -29,22 +29,28 @@ var layers = map[string]int{
 	"internal/revtree": 1,
 	"internal/kv":      1,
 	"internal/auth":    1,
+	"internal/jsvm":    1,
 
 	"internal/selector": 2,
 	"internal/document": 2,
+	"internal/design":   2,
+	"internal/reduce":   2,
 
 	"internal/shardapi": 3,
 
 	"internal/shard":   4,
 	"internal/noderpc": 4,
+	"internal/index":   4,
 
 	"internal/cluster":              5,
 	"internal/shardapi/conformance": 5,
+	"internal/index/view":           5,
 
 	"internal/shardhost":   6,
 	"internal/coordinator": 6,
 
 	"internal/changes": 7,
+	"internal/designs": 7,
 
 	"internal/httpapi": 9,
 

@@ -15,6 +15,7 @@ import (
 	"runtime/debug"
 
 	"github.com/divandb/divan/internal/cluster"
+	"github.com/divandb/divan/internal/jsvm"
 	"github.com/divandb/divan/internal/model"
 	"github.com/divandb/divan/internal/shardapi"
 )
@@ -32,6 +33,8 @@ type Options struct {
 	// Compressible decides which content types are stored gzipped. Default:
 	// Compressible.
 	Compressible func(contentType string) bool
+	// JS runs reduce functions over the ranges' reductions.
+	JS *jsvm.Pool
 }
 
 // Coordinator runs operations over copies.

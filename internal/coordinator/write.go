@@ -11,7 +11,8 @@ import (
 
 // WriteOptions of a write.
 type WriteOptions struct {
-	W int // copies that must have it; 0: a majority of those that exist
+	W    int        // copies that must have it; 0: a majority of those that exist
+	User model.User // who writes, for validation functions
 }
 
 // WriteResult answers a write.
@@ -39,7 +40,7 @@ func (c *Coordinator) Write(ctx context.Context, db *cluster.Database, edits []m
 	}
 	n := piece(edits)
 	if n == len(edits) {
-		results, err := c.writePiece(ctx, db, edits)
+		results, err := c.writePiece(ctx, db, edits, &o)
 		if err != nil {
 			return WriteResult{Accepted: out.Accepted}, err
 		}
@@ -52,7 +53,7 @@ func (c *Coordinator) Write(ctx context.Context, db *cluster.Database, edits []m
 	for ; len(edits) > 0; n = piece(edits) {
 		// After a failure the others are tried all the same: staged bytes that no write
 		// has named would stay for a while.
-		results, err := c.writePiece(ctx, db, edits[:n])
+		results, err := c.writePiece(ctx, db, edits[:n], &o)
 		if err != nil {
 			if first == nil {
 				first = err
@@ -86,10 +87,10 @@ func piece(edits []model.Edit) int {
 }
 
 // writePiece writes edits with one call per range.
-func (c *Coordinator) writePiece(ctx context.Context, db *cluster.Database, edits []model.Edit) ([]model.EditResult, error) {
+func (c *Coordinator) writePiece(ctx context.Context, db *cluster.Database, edits []model.Edit, o *WriteOptions) ([]model.EditResult, error) {
 	g, index := group(db, len(edits), func(i int) string { return edits[i].ID })
 	if g == nil {
-		resp, err := c.Shard(db, index).Write(ctx, &shardapi.WriteRequest{Edits: edits, RevsLimit: db.RevsLimit})
+		resp, err := c.Shard(db, index).Write(ctx, writeRequest(db, edits, o))
 		if err != nil {
 			return nil, c.Explain(db, err)
 		}
@@ -105,7 +106,7 @@ func (c *Coordinator) writePiece(ctx context.Context, db *cluster.Database, edit
 			for i, p := range at {
 				part[i] = edits[p]
 			}
-			resp, err := c.Shard(db, index).Write(ctx, &shardapi.WriteRequest{Edits: part, RevsLimit: db.RevsLimit})
+			resp, err := c.Shard(db, index).Write(ctx, writeRequest(db, part, o))
 			if err != nil {
 				return c.Explain(db, err)
 			}
@@ -134,6 +135,11 @@ func (c *Coordinator) writePiece(ctx context.Context, db *cluster.Database, edit
 		return nil, first
 	}
 	return results, nil
+}
+
+// writeRequest makes the request for one range.
+func writeRequest(db *cluster.Database, edits []model.Edit, o *WriteOptions) *shardapi.WriteRequest {
+	return &shardapi.WriteRequest{Edits: edits, RevsLimit: db.RevsLimit, DB: db.Name, User: o.User, Security: db.Security}
 }
 
 // asModelError gives the *model.Error in err, or wraps what has none as a fault

@@ -14,6 +14,8 @@ import (
 	"github.com/divandb/divan/internal/changes"
 	"github.com/divandb/divan/internal/cluster"
 	"github.com/divandb/divan/internal/coordinator"
+	"github.com/divandb/divan/internal/designs"
+	"github.com/divandb/divan/internal/jsvm"
 )
 
 // ProtocolVersion is the version of the protocol that we are compatible with, as
@@ -77,6 +79,8 @@ type Options struct {
 	Registry    cluster.Registry
 	Coordinator *coordinator.Coordinator
 	Changes     *changes.Service
+	Designs     *designs.Service
+	JS          *jsvm.Pool
 	Auth        Authenticator
 	Log         *slog.Logger
 	Limits      Limits

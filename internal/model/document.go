@@ -76,3 +76,9 @@ type Doc struct {
 	Leaves   []Leaf      // when asked for: every leaf of the document, winner first
 	Seq      uint64      // the copy's sequence at which the document last changed
 }
+
+// User is who writes, as validation functions see it.
+type User struct {
+	Name  string // empty: anonymous
+	Roles []string
+}

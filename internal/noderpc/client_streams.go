@@ -138,6 +138,16 @@ func (s *changeStream) Next() ([]shardapi.Change, error) {
 // Seq implements shardapi.ChangeStream.
 func (s *changeStream) Seq() uint64 { return s.seq }
 
+// View implements shardapi.Shard.
+func (s *remote) View(ctx context.Context, req *shardapi.ViewRequest) (*shardapi.ViewHead, shardapi.Stream[shardapi.ViewRow], error) {
+	panic("not there yet")
+}
+
+// ViewInfo implements shardapi.Shard.
+func (s *remote) ViewInfo(ctx context.Context, sigs []string) (*shardapi.ViewInfo, error) {
+	panic("not there yet")
+}
+
 // OpenBlob implements shardapi.Shard.
 func (s *remote) OpenBlob(ctx context.Context, id model.BlobID, offset, length int64) (io.ReadCloser, error) {
 	in, err := open(ctx, s.h, s.h.openBlob, &call[blobRequest]{s.id, blobRequest{id, offset, length}})

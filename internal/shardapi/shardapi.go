@@ -69,6 +69,12 @@ type Shard interface {
 	// Sync returns once everything applied so far is durable.
 	Sync(ctx context.Context) error
 
+	// View streams the rows, or the groups, of a view of the copy's documents. The
+	// index is built and brought up to date as the request says.
+	View(ctx context.Context, req *ViewRequest) (*ViewHead, Stream[ViewRow], error)
+	// ViewInfo tells of the indexes with these signatures.
+	ViewInfo(ctx context.Context, sigs []string) (*ViewInfo, error)
+
 	// Stage takes the bytes of an attachment, as they shall be stored, ahead of
 	// the Write that names them. Bytes nobody names are removed after a while,
 	// and after a restart.
@@ -100,6 +106,11 @@ type ChangeStream interface {
 type WriteRequest struct {
 	Edits     []model.Edit
 	RevsLimit int // how many ancestors a branch keeps; 0 means 1000
+
+	// What validation functions see of the writer.
+	DB       string     // name of the database
+	User     model.User // who writes
+	Security []byte     // the database's security object, JSON; nil: {}
 }
 
 // WriteResponse answers a WriteRequest.
@@ -230,6 +241,7 @@ type ChangesRequest struct {
 	DocIDs   []string // only these
 	Design   bool     // only design documents
 	Selector []byte   // only documents whose winner matches (normalised JSON)
+	Script   *Script  // only documents that a function of a design document wants
 }
 
 // Change is one row of the sequence log: a document and its leaves, winner first.
@@ -279,4 +291,5 @@ type Task struct {
 	ChangesDone  int64
 	TotalChanges int64
 	Phase        string
+	Design       string // of an indexer: the design document's id
 }

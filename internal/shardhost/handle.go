@@ -116,6 +116,16 @@ func (s handle) Sync(ctx context.Context) error {
 	return err
 }
 
+// View implements shardapi.Shard.
+func (s handle) View(ctx context.Context, req *shardapi.ViewRequest) (*shardapi.ViewHead, shardapi.Stream[shardapi.ViewRow], error) {
+	panic("not there yet")
+}
+
+// ViewInfo implements shardapi.Shard.
+func (s handle) ViewInfo(ctx context.Context, sigs []string) (*shardapi.ViewInfo, error) {
+	panic("not there yet")
+}
+
 // Stage implements shardapi.Shard.
 func (s handle) Stage(ctx context.Context, r io.Reader) (*shardapi.Staged, error) {
 	return use(s, func(c *shard.Copy) (*shardapi.Staged, error) { return c.Stage(ctx, r) })

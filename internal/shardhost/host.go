@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/divandb/divan/internal/jsvm"
 	"github.com/divandb/divan/internal/kv"
 	"github.com/divandb/divan/internal/model"
 	"github.com/divandb/divan/internal/shard"
@@ -45,6 +46,15 @@ type Options struct {
 	// OnUpdate is called after every durable change of documents of a copy with
 	// its sequence. It runs on the writer's goroutine and must not block.
 	OnUpdate func(id shardapi.CopyID, seq uint64)
+	// Index is the store of indexes; nil: views answer that there is none.
+	Index *kv.Store
+	// JS runs the functions of design documents.
+	JS *jsvm.Pool
+	// Definitions tells what is defined for a copy; nil: nothing.
+	Definitions Definitions
+	// OnDesign is called after every durable change of a design document in a copy,
+	// before its writer hears of it.
+	OnDesign func(id shardapi.CopyID)
 	// Logger takes what goes wrong in the background; default slog.Default.
 	Logger *slog.Logger
 }

@@ -1,0 +1,75 @@
+// Package jsvm runs the JavaScript of design documents. It is the only importer
+// of the JavaScript engine. Scripts run in worker processes of the same binary
+// (`divan js-worker`), many documents per message, so that a script that runs
+// away takes a worker with it and never the server: every call has a time limit
+// and every worker a memory limit, and a worker that passes either is killed and
+// replaced. Programs with different keys never share an engine, and so neither
+// globals nor prototypes nor caches.
+package jsvm
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Program is the code of one design document of one database. Key names it:
+// programs with the same key must have the same Design, and may share an engine.
+type Program struct {
+	Key    string
+	Design []byte // the design document (normalised JSON object), from which require reads
+}
+
+// Source is a function to be checked.
+type Source struct {
+	Func string
+}
+
+// Emitted is what one map function made of one document.
+type Emitted struct {
+	Rows []byte // JSON [[key,value],…]; nil when nothing was emitted
+	Err  error  // the function threw (*Thrown) or ran away (*Killed); Rows is nil then
+}
+
+// ReduceCall is one call of a reduce function.
+type ReduceCall struct {
+	Keys     []byte // JSON [[key,id],…]; nil with Rereduce
+	Values   []byte // JSON array
+	Rereduce bool
+}
+
+// Reduced is what a reduce function made of one call.
+type Reduced struct {
+	Value []byte // JSON
+	Err   error  // *Thrown or *Killed
+}
+
+// Verdict is what a filter function said of one document.
+type Verdict struct {
+	Pass bool
+	Err  error // *Thrown or *Killed
+}
+
+// ValidateCall is one call of a validation function; all fields are JSON.
+type ValidateCall struct {
+	NewDoc, OldDoc, UserCtx, Security []byte // OldDoc nil: null
+}
+
+// Thrown is an exception of a script.
+type Thrown struct {
+	Name   string // "forbidden", "unauthorized", or what sort of error it is: "TypeError", "error", …
+	Reason string
+}
+
+// Error implements error.
+func (t *Thrown) Error() string { return t.Name + ": " + t.Reason }
+
+// Killed is the end of a script that passed a limit.
+type Killed struct {
+	Reason string // for a person: which limit, and its value
+}
+
+// Error implements error.
+func (k *Killed) Error() string { return fmt.Sprintf("the script was stopped: %s", k.Reason) }
+
+// ErrClosed is the answer of a closed pool.
+var ErrClosed = errors.New("the JavaScript workers are stopped")
