@@ -38,6 +38,9 @@ type Config struct {
 	MinFree         int64         // free-space mark; 0: chosen by the store; below 0: none
 	CompactGrace    time.Duration // how long a superseded body is kept
 	CompactAt       int64         // superseded bytes of a copy that start a compaction
+	JSWorkers       int           // processes that run JavaScript; 0: one per core
+	JSCallTime      time.Duration // how long one call of a function may take
+	JSMemory        int64         // bytes of such a process
 	NodeName        string        // name of this node in the cluster
 	Account         string        // account name in _db_updates
 	ShutdownTimeout time.Duration // how long running requests may take at a stop

@@ -65,12 +65,12 @@ func TestEverySettingInEverySource(t *testing.T) {
 		"addr": "localhost:0", "data": "/d", "admin": "a:b:c#d", "log-level": "debug", "log-format": "json",
 		"max-document-size": "1MiB", "max-attachment-size": "2GB", "max-request-size": "3KiB", "max-url": "4000",
 		"cache-size": "64MiB", "default-q": "7", "default-n": "1", "min-free-space": "off", "compaction-grace": "1h",
-		"compaction-threshold": "5kB", "node-name": "n@h", "account": "acc", "shutdown-timeout": "3s", "shard-rpc": "true",
+		"compaction-threshold": "5kB", "js-workers": "3", "js-timeout": "2s", "js-memory": "64MiB", "node-name": "n@h", "account": "acc", "shutdown-timeout": "3s", "shard-rpc": "true",
 	}
 	want := Config{
 		Addr: "localhost:0", Data: "/d", Admin: Credentials{"a", "b:c#d"}, LogLevel: slog.LevelDebug, LogFormat: "json",
 		MaxDocument: 1 << 20, MaxAttachment: 2e9, MaxRequest: 3 << 10, MaxURL: 4000, Cache: 64 << 20, DefaultQ: 7, DefaultN: 1,
-		MinFree: -1, CompactGrace: time.Hour, CompactAt: 5000, NodeName: "n@h", Account: "acc", ShutdownTimeout: 3 * time.Second, ShardRPC: true,
+		MinFree: -1, CompactGrace: time.Hour, CompactAt: 5000, JSWorkers: 3, JSCallTime: 2 * time.Second, JSMemory: 64 << 20, NodeName: "n@h", Account: "acc", ShutdownTimeout: 3 * time.Second, ShardRPC: true,
 	}
 	var file strings.Builder
 	file.WriteString("# a comment\n\n")

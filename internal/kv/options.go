@@ -36,6 +36,9 @@ type Options struct {
 	// CacheBytes bounds the block cache, which fills as blocks are read.
 	// Default: DefaultCacheBytes.
 	CacheBytes int64
+	// CacheOf shares the block cache of another store, which then is for both as
+	// large as that store's CacheBytes. That store must be closed after this one.
+	CacheOf *Store
 	// MemTableBytes is the size a memtable grows to; the first one has 256 KiB
 	// and each further one is twice as large, so an idle store stays small.
 	// Default: DefaultMemTableBytes, but at most an eighth of the free-space mark.
@@ -100,7 +103,6 @@ const blockBytes = 16 << 10
 // are set by Open.
 func pebbleOptions(o Options) *pebble.Options {
 	p := &pebble.Options{
-		CacheSize:                   o.CacheBytes,
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                uint64(o.MemTableBytes),
 		MemTableStopWritesThreshold: 3,

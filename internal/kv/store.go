@@ -29,6 +29,8 @@ type Store struct {
 	free *freeMark
 	disk *gateFS
 
+	cache *pebble.Cache
+
 	// life is held shared by every call into Pebble and exclusively by Close:
 	// Pebble panics when it is used after its Close.
 	life   sync.RWMutex
@@ -65,6 +67,13 @@ func openTuned(dir string, o Options, tune func(*pebble.Options)) (*Store, error
 	s := &Store{o: o, dir: dir, free: free, gate: newGate(o.Logger, o.OnFatal)}
 
 	p := pebbleOptions(o)
+	if o.CacheOf != nil {
+		p.Cache = o.CacheOf.cache
+	} else {
+		p.Cache = pebble.NewCache(o.CacheBytes)
+		defer p.Cache.Unref() // the store holds it from then on
+	}
+	s.cache = p.Cache
 	tune(p)
 	s.disk = &gateFS{FS: o.FS, gate: s.gate}
 	p.FS = s.disk

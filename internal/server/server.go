@@ -20,7 +20,9 @@ import (
 	"github.com/divandb/divan/internal/cluster"
 	"github.com/divandb/divan/internal/config"
 	"github.com/divandb/divan/internal/coordinator"
+	"github.com/divandb/divan/internal/designs"
 	"github.com/divandb/divan/internal/httpapi"
+	"github.com/divandb/divan/internal/jsvm"
 	"github.com/divandb/divan/internal/kv"
 	"github.com/divandb/divan/internal/model"
 	"github.com/divandb/divan/internal/shardapi"
@@ -54,6 +56,9 @@ type Options struct {
 	// FS and FreeSpace are for tests: see kv.Options.
 	FS        kv.FS
 	FreeSpace func() (int64, error)
+	// JSCommand starts a process that runs JavaScript. Default: this program with
+	// the word js-worker, which a test binary is not.
+	JSCommand []string
 	// NoSync is for tests, which show that they notice what it loses.
 	NoSync bool
 	// CompactEvery is for tests, which cannot wait for the next look at the copies:
@@ -97,7 +102,16 @@ func Start(ctx context.Context, cfg config.Config, o Options) (s *Server, err er
 	if err != nil {
 		return s, err
 	}
-	registry, nodes, err := s.openShards(ctx, store)
+	indexes, err := s.openIndexes(o, store)
+	if err != nil {
+		return s, err
+	}
+	scripts, err := s.openScripts(o)
+	if err != nil {
+		return s, err
+	}
+	defs := newDefinitions()
+	registry, nodes, err := s.openShards(ctx, store, indexes, scripts, defs)
 	if err != nil {
 		return s, err
 	}
@@ -118,7 +132,7 @@ func Start(ctx context.Context, cfg config.Config, o Options) (s *Server, err er
 	if err := ensureAdmin(users, cfg.Admin, o.Stdout); err != nil {
 		return s, err
 	}
-	s.serve(s.api(registry, nodes, users))
+	s.serve(s.api(registry, nodes, users, scripts, defs))
 	return s, nil
 }
 
@@ -131,12 +145,7 @@ func (s *Server) openStore(o Options) (*kv.Store, error) {
 		FreeSpace:  o.FreeSpace,
 		NoSync:     o.NoSync,
 		Logger:     s.log,
-		OnFatal: func(err error) {
-			s.log.Error("the store failed and takes no more writes", "error", err)
-			if o.OnFatal != nil {
-				o.OnFatal(err)
-			}
-		},
+		OnFatal:    s.fatal(o, "the store failed and takes no more writes"),
 	})
 	if err != nil {
 		if model.KindOf(err) == model.KindUnavailable {
@@ -148,8 +157,18 @@ func (s *Server) openStore(o Options) (*kv.Store, error) {
 	return store, nil
 }
 
+// fatal gives what a store calls when it failed for good.
+func (s *Server) fatal(o Options, words string) func(error) {
+	return func(err error) {
+		s.log.Error(words, "error", err)
+		if o.OnFatal != nil {
+			o.OnFatal(err)
+		}
+	}
+}
+
 // openShards opens this node's copies and the registry that knows them.
-func (s *Server) openShards(ctx context.Context, store *kv.Store) (*cluster.Local, coordinator.Nodes, error) {
+func (s *Server) openShards(ctx context.Context, store, indexes *kv.Store, scripts *jsvm.Pool, defs *definitions) (*cluster.Local, coordinator.Nodes, error) {
 	// The copies tell the registry of their writes and the registry asks the copies
 	// for their sequences at its start, so one of them must be named late.
 	var registry atomic.Pointer[cluster.Local]
@@ -158,6 +177,10 @@ func (s *Server) openShards(ctx context.Context, store *kv.Store) (*cluster.Loca
 		CompactGrace: orNone(s.cfg.CompactGrace),
 		CompactBytes: s.cfg.CompactAt,
 		Logger:       s.log,
+		Index:        indexes,
+		JS:           scripts,
+		Definitions:  defs,
+		OnDesign:     defs.changed,
 		OnUpdate: func(id shardapi.CopyID, seq uint64) {
 			if r := registry.Load(); r != nil {
 				r.Touched(id, seq)
@@ -181,6 +204,7 @@ func (s *Server) openShards(ctx context.Context, store *kv.Store) (*cluster.Loca
 		return nil, nil, err
 	}
 	registry.Store(local)
+	defs.own(local, host)
 	s.closers = append(s.closers, func() error { local.Close(); return nil })
 	if !s.cfg.ShardRPC {
 		return local, oneNode{host}, nil
@@ -194,14 +218,18 @@ func (s *Server) openShards(ctx context.Context, store *kv.Store) (*cluster.Loca
 }
 
 // api builds the outside.
-func (s *Server) api(registry cluster.Registry, nodes coordinator.Nodes, users *auth.Service) http.Handler {
-	coord := coordinator.New(registry, nodes, coordinator.Options{})
+func (s *Server) api(registry cluster.Registry, nodes coordinator.Nodes, users *auth.Service, scripts *jsvm.Pool, defs *definitions) http.Handler {
+	coord := coordinator.New(registry, nodes, coordinator.Options{JS: scripts})
+	known := designs.New(coord)
+	defs.bind(known)
 	feeds := changes.New(coord, changes.Options{})
 	s.closers = append(s.closers, func() error { feeds.Close(); return nil })
 	return httpapi.New(httpapi.Options{
 		Registry:    registry,
 		Coordinator: coord,
 		Changes:     feeds,
+		Designs:     known,
+		JS:          scripts,
 		Auth:        authenticator{users},
 		Log:         s.log,
 		Limits: httpapi.Limits{

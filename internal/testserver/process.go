@@ -49,15 +49,26 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", fmt.Errorf("go env GOMOD: %w", err)
 	}
 	root := filepath.Dir(strings.TrimSpace(string(mod)))
-	// Packages are tested side by side: each puts a whole file in its place.
+	// Packages are tested side by side: one builds, and the others find that there
+	// is nothing left to do.
 	path := filepath.Join(root, "bin", "divan-test")
-	own := fmt.Sprintf("%s.%d", path, os.Getpid())
-	cmd := exec.Command("go", "build", "-o", own, "./cmd/divan")
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	cmd := exec.Command("go", "build", "-o", path, "./cmd/divan")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build ./cmd/divan: %w\n%s", err, out)
 	}
-	return path, os.Rename(own, path)
+	return path, nil
 })
 
 // StartProcess starts a server with a data directory and an administrator of its

@@ -108,9 +108,15 @@ func start(data string, options []Option) (*Server, error) {
 	cfg.ShardRPC = os.Getenv("DIVAN_SHARD_RPC") == "1"
 	cfg.Cache = 16 << 20
 	log := &LogBuffer{}
+	binary, err := build()
+	if err != nil {
+		return nil, err
+	}
 	o := server.Options{
-		Log:  slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
-		Auth: auth.Options{Rounds: 10},
+		// A test binary is no worker, and with the race detector it would be a slow one.
+		JSCommand: []string{binary, "js-worker"},
+		Log:       slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Auth:      auth.Options{Rounds: 10},
 	}
 	for _, change := range options {
 		change(&cfg, &o)
