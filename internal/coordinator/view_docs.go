@@ -19,7 +19,7 @@ const ViewDocsBatch = 64
 // _id or without, chooses a revision. nil stands for null: nothing is there, or the
 // link names no document, or the document is deleted and no revision was chosen (a
 // chosen one is shown even if it is a deletion). want says what is read beside the
-// bodies. The documents stay valid; equal links of a batch share one.
+// bodies. The documents are valid as long as the rows; equal links share one.
 func (c *Coordinator) ViewDocs(ctx context.Context, db *cluster.Database, rows []shardapi.ViewRow, want shardapi.Want) ([]*model.Doc, error) {
 	links := make([]docLink, 0, len(rows))
 	asked := make(map[docLink]int, len(rows))
@@ -32,7 +32,7 @@ func (c *Coordinator) ViewDocs(ctx context.Context, db *cluster.Database, rows [
 		}
 		asked[l] = len(queries)
 		q := shardapi.DocQuery{ID: l.id, Want: want | shardapi.WantBody}
-		if l.rev != (model.Rev{}) {
+		if !l.rev.IsZero() {
 			q.Revs = []model.Rev{l.rev}
 		}
 		queries = append(queries, q)
@@ -48,7 +48,7 @@ func (c *Coordinator) ViewDocs(ctx context.Context, db *cluster.Database, rows [
 			continue
 		}
 		a := &answers[at]
-		if len(a.Docs) > 0 && (l.rev != (model.Rev{}) || !a.Docs[0].Deleted) {
+		if len(a.Docs) > 0 && (!l.rev.IsZero() || !a.Docs[0].Deleted) {
 			docs[i] = &a.Docs[0]
 		}
 	}

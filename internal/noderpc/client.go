@@ -28,6 +28,8 @@ type Host struct {
 	info          *connect.Client[call[none], shardapi.Info]
 	partitionInfo *connect.Client[call[string], shardapi.PartitionInfo]
 	sync          *connect.Client[call[none], none]
+	view          *connect.Client[call[shardapi.ViewRequest], viewMessage]
+	viewInfo      *connect.Client[call[[]string], shardapi.ViewInfo]
 	stage         *connect.Client[chunk, shardapi.Staged]
 	unstage       *connect.Client[call[string], none]
 	openBlob      *connect.Client[call[blobRequest], chunk]
@@ -65,6 +67,8 @@ func Dial(baseURL string, o Options) (*Host, error) {
 		info:          dial[call[none], shardapi.Info](d, procInfo),
 		partitionInfo: dial[call[string], shardapi.PartitionInfo](d, procPartitionInfo),
 		sync:          dial[call[none], none](d, procSync),
+		view:          dial[call[shardapi.ViewRequest], viewMessage](d, procView),
+		viewInfo:      dial[call[[]string], shardapi.ViewInfo](d, procViewInfo),
 		stage:         dial[chunk, shardapi.Staged](d, procStage),
 		unstage:       dial[call[string], none](d, procUnstage),
 		openBlob:      dial[call[blobRequest], chunk](d, procOpenBlob),
@@ -207,6 +211,11 @@ func (s *remote) PartitionInfo(ctx context.Context, partition string) (*shardapi
 func (s *remote) Sync(ctx context.Context) error {
 	_, err := ask(ctx, s.h, s.h.sync, &call[none]{Copy: s.id})
 	return err
+}
+
+// ViewInfo implements shardapi.Shard.
+func (s *remote) ViewInfo(ctx context.Context, sigs []string) (*shardapi.ViewInfo, error) {
+	return ask(ctx, s.h, s.h.viewInfo, &call[[]string]{s.id, sigs})
 }
 
 // Unstage implements shardapi.Shard.

@@ -72,9 +72,9 @@ func (s *incoming[M]) Close() error {
 	return nil
 }
 
-// List implements shardapi.Shard.
-func (s *remote) List(ctx context.Context, req *shardapi.ListRequest) (*shardapi.ListHead, shardapi.Stream[shardapi.Row], error) {
-	in, err := open(ctx, s.h, s.h.list, &call[shardapi.ListRequest]{s.id, *req})
+// openRows begins a stream that has a head.
+func openRows[Q, H, R any](ctx context.Context, s *remote, c *connect.Client[call[Q], rowsMessage[H, R]], req *Q) (*H, shardapi.Stream[R], error) {
+	in, err := open(ctx, s.h, c, &call[Q]{s.id, *req})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -85,19 +85,29 @@ func (s *remote) List(ctx context.Context, req *shardapi.ListRequest) (*shardapi
 	if err != nil {
 		return nil, nil, err
 	}
-	return m.Head, &rowStream{in}, nil
+	return m.Head, &rowStream[H, R]{in}, nil
 }
 
-// rowStream is the rows of a List.
-type rowStream struct{ *incoming[listMessage] }
+// rowStream is what comes after the head.
+type rowStream[H, R any] struct{ *incoming[rowsMessage[H, R]] }
 
 // Next implements shardapi.Stream.
-func (s *rowStream) Next() ([]shardapi.Row, error) {
+func (s *rowStream[H, R]) Next() ([]R, error) {
 	m, err := s.next()
 	if err != nil {
 		return nil, err
 	}
 	return m.Rows, nil
+}
+
+// List implements shardapi.Shard.
+func (s *remote) List(ctx context.Context, req *shardapi.ListRequest) (*shardapi.ListHead, shardapi.Stream[shardapi.Row], error) {
+	return openRows(ctx, s, s.h.list, req)
+}
+
+// View implements shardapi.Shard.
+func (s *remote) View(ctx context.Context, req *shardapi.ViewRequest) (*shardapi.ViewHead, shardapi.Stream[shardapi.ViewRow], error) {
+	return openRows(ctx, s, s.h.view, req)
 }
 
 // Changes implements shardapi.Shard.
@@ -137,16 +147,6 @@ func (s *changeStream) Next() ([]shardapi.Change, error) {
 
 // Seq implements shardapi.ChangeStream.
 func (s *changeStream) Seq() uint64 { return s.seq }
-
-// View implements shardapi.Shard.
-func (s *remote) View(ctx context.Context, req *shardapi.ViewRequest) (*shardapi.ViewHead, shardapi.Stream[shardapi.ViewRow], error) {
-	panic("not there yet")
-}
-
-// ViewInfo implements shardapi.Shard.
-func (s *remote) ViewInfo(ctx context.Context, sigs []string) (*shardapi.ViewInfo, error) {
-	panic("not there yet")
-}
 
 // OpenBlob implements shardapi.Shard.
 func (s *remote) OpenBlob(ctx context.Context, id model.BlobID, offset, length int64) (io.ReadCloser, error) {

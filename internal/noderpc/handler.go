@@ -93,6 +93,9 @@ func NewHandler(host shardapi.Host, o Options) (*Handler, error) {
 	unary(mux, procSync, opts, func(ctx context.Context, q *call[none]) (*none, error) {
 		return &none{}, s.at(q.Copy).Sync(ctx)
 	})
+	unary(mux, procViewInfo, opts, func(ctx context.Context, q *call[[]string]) (*shardapi.ViewInfo, error) {
+		return s.at(q.Copy).ViewInfo(ctx, q.Req)
+	})
 	unary(mux, procUnstage, opts, func(ctx context.Context, q *call[string]) (*none, error) {
 		return &none{}, s.at(q.Copy).Unstage(ctx, q.Req)
 	})
@@ -104,6 +107,7 @@ func NewHandler(host shardapi.Host, o Options) (*Handler, error) {
 		return &answer[[]shardapi.Task]{tasks}, err
 	})
 	mux.Handle(procList, connect.NewServerStreamHandler(procList, s.list, opts...))
+	mux.Handle(procView, connect.NewServerStreamHandler(procView, s.view, opts...))
 	mux.Handle(procChanges, connect.NewServerStreamHandler(procChanges, s.changes, opts...))
 	mux.Handle(procOpenBlob, connect.NewServerStreamHandler(procOpenBlob, s.openBlob, opts...))
 	mux.Handle(procStage, connect.NewClientStreamHandler(procStage, s.stage, opts...))
@@ -133,8 +137,21 @@ func (s *service) list(ctx context.Context, r *connect.Request[call[shardapi.Lis
 	if err != nil {
 		return wireError(err)
 	}
+	return sendRows(out, head, rows)
+}
+
+func (s *service) view(ctx context.Context, r *connect.Request[call[shardapi.ViewRequest]], out *connect.ServerStream[viewMessage]) error {
+	head, rows, err := s.at(r.Msg.Copy).View(ctx, &r.Msg.Req)
+	if err != nil {
+		return wireError(err)
+	}
+	return sendRows(out, head, rows)
+}
+
+// sendRows sends a head and what comes after it, and closes the rows.
+func sendRows[H, R any](out *connect.ServerStream[rowsMessage[H, R]], head *H, rows shardapi.Stream[R]) error {
 	defer rows.Close()
-	if err := out.Send(&listMessage{Head: head}); err != nil {
+	if err := out.Send(&rowsMessage[H, R]{Head: head}); err != nil {
 		return err
 	}
 	for {
@@ -145,7 +162,7 @@ func (s *service) list(ctx context.Context, r *connect.Request[call[shardapi.Lis
 		if err != nil {
 			return wireError(err)
 		}
-		if err := out.Send(&listMessage{Rows: batch}); err != nil {
+		if err := out.Send(&rowsMessage[H, R]{Rows: batch}); err != nil {
 			return err
 		}
 	}

@@ -67,6 +67,8 @@ const (
 	procInfo          = prefix + "Info"
 	procPartitionInfo = prefix + "PartitionInfo"
 	procSync          = prefix + "Sync"
+	procView          = prefix + "View"
+	procViewInfo      = prefix + "ViewInfo"
 	procStage         = prefix + "Stage"
 	procUnstage       = prefix + "Unstage"
 	procOpenBlob      = prefix + "OpenBlob"
@@ -88,11 +90,18 @@ type answer[T any] struct {
 // none is an empty message.
 type none struct{}
 
-// listMessage is one message of a List: the head first, rows after it.
-type listMessage struct {
-	Head *shardapi.ListHead
-	Rows []shardapi.Row
+// rowsMessage is one message of a stream that has a head: the head first, rows
+// after it.
+type rowsMessage[H, R any] struct {
+	Head *H
+	Rows []R
 }
+
+// The messages of List and View.
+type (
+	listMessage = rowsMessage[shardapi.ListHead, shardapi.Row]
+	viewMessage = rowsMessage[shardapi.ViewHead, shardapi.ViewRow]
+)
 
 // changesMessage is one batch of a Changes stream.
 type changesMessage struct {
