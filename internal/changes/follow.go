@@ -40,7 +40,7 @@ type Follower struct {
 // Descending has no meaning here.
 func (s *Service) Follow(ctx context.Context, db *cluster.Database, o FeedOptions) *Follower {
 	o.Descending = false
-	f := &Follower{ctx: ctx, s: s, db: db, o: o, left: o.Limit, reader: !o.IncludeDocs && o.Selector == nil}
+	f := &Follower{ctx: ctx, s: s, db: db, o: o, left: o.Limit, reader: !o.IncludeDocs && o.Selector == nil && o.Script == nil}
 	f.vec = make(Vector, len(db.Shards))
 	copy(f.vec, o.Since)
 	if o.DocIDs != nil {

@@ -89,6 +89,7 @@ type FeedOptions struct {
 	DocIDs   []string // not nil: only these
 	Design   bool
 	Selector []byte // normalised JSON
+	Script   *shardapi.Script
 }
 
 // Now gives the position after everything durable.
@@ -101,7 +102,7 @@ func (s *Service) Now(ctx context.Context, db *cluster.Database) (Vector, error)
 // leaves nothing to ask of it.
 func (o *FeedOptions) request(db *cluster.Database, index int, since uint64, limit int64) (req *shardapi.ChangesRequest, ok bool) {
 	req = &shardapi.ChangesRequest{Since: since, Descending: o.Descending, Limit: limit,
-		IncludeDocs: o.IncludeDocs, Want: o.Want, Design: o.Design, Selector: o.Selector}
+		IncludeDocs: o.IncludeDocs, Want: o.Want, Design: o.Design, Selector: o.Selector, Script: o.Script}
 	if o.DocIDs == nil {
 		return req, true
 	}

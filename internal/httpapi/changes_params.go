@@ -8,6 +8,7 @@ import (
 
 	"github.com/divandb/divan/internal/changes"
 	"github.com/divandb/divan/internal/cluster"
+	"github.com/divandb/divan/internal/designs"
 	"github.com/divandb/divan/internal/model"
 	"github.com/divandb/divan/internal/rawjson"
 	"github.com/divandb/divan/internal/selector"
@@ -177,11 +178,11 @@ func (a *API) readFilter(rq *request, db *cluster.Database, q *changesQuery, bod
 		if view == "" {
 			return model.BadRequest("`view` filter parameter is not provided.")
 		}
-		return a.functionFilter(rq, db, view, "views", "`view` must be of the form `designname/viewname`")
+		return a.functionFilter(rq, db, q, body, view, "views", "`view` must be of the form `designname/viewname`")
 	case name[0] == '_':
 		return model.BadRequest("unknown builtin filter name")
 	}
-	return a.functionFilter(rq, db, name, "filters", "`filter` must be of the form `designname/filtername`")
+	return a.functionFilter(rq, db, q, body, name, "filters", "`filter` must be of the form `designname/filtername`")
 }
 
 // readDocIDs reads the list of _doc_ids, from the body or the query string.
@@ -237,39 +238,39 @@ func (q *changesQuery) readSelector(rq *request, body []byte) error {
 	return nil
 }
 
-// functionFilter answers a filter that is a function in a design document. Such
-// functions do not run yet: say what is missing, in the order a client asks.
-func (a *API) functionFilter(rq *request, db *cluster.Database, name, member, form string) error {
+// functionFilter sets a filter that is a function in a design document: member is
+// "filters" or "views", name its design document and its own name.
+func (a *API) functionFilter(rq *request, db *cluster.Database, q *changesQuery, body []byte, name, member, form string) error {
 	parts := strings.FieldsFunc(name, func(r rune) bool { return r == '/' })
 	if len(parts) != 2 {
 		return model.BadRequest(form)
 	}
-	q := shardapi.DocQuery{ID: "_design/" + parts[0], Want: shardapi.WantBody}
-	answers, err := a.Coordinator.Read(rq.ctx(), db, []shardapi.DocQuery{q}, 0)
+	d, err := a.Designs.Get(rq.ctx(), db, parts[0])
 	if err != nil {
 		return err
 	}
-	if len(answers[0].Docs) == 0 {
-		return model.ErrMissing
-	}
-	doc := &answers[0].Docs[0]
-	if doc.Deleted {
-		return model.ErrDeleted
-	}
-	group, ok := rawjson.Get(doc.Body, member)
-	if !ok {
+	if _, ok := rawjson.Get(d.Body, member); !ok {
 		return missingKey(member)
 	}
-	if rawjson.KindOf(group) == rawjson.KindObject {
-		_, ok = rawjson.Get(group, parts[1])
+	script := &shardapi.Script{Program: designs.Program(db, d), AllLeaves: q.style == changes.AllDocs}
+	if member == "views" {
+		view, ok := d.View(parts[1])
+		if !ok {
+			return missingKey(parts[1])
+		}
+		script.Func, script.Map = view.Map, true
 	} else {
-		ok = false
+		text, ok := d.Filters[parts[1]]
+		if !ok {
+			return missingKey(parts[1])
+		}
+		script.Func = text
+		if script.Req, err = a.scriptRequest(rq, db, "", body); err != nil {
+			return err
+		}
 	}
-	if !ok {
-		return missingKey(parts[1])
-	}
-	return &model.Error{Kind: model.KindNotImplemented, Name: "not_implemented",
-		Reason: "Functions of design documents do not run on this server yet; the filters _doc_ids, _selector and _design do."}
+	q.options.Script = script
+	return nil
 }
 
 // missingKey is the answer to a design document without the function.

@@ -16,6 +16,7 @@ import (
 	"github.com/divandb/divan/internal/coordinator"
 	"github.com/divandb/divan/internal/designs"
 	"github.com/divandb/divan/internal/jsvm"
+	"github.com/divandb/divan/internal/model"
 )
 
 // ProtocolVersion is the version of the protocol that we are compatible with, as
@@ -73,6 +74,17 @@ type Principal struct {
 	Session     bool   // known by a session cookie
 	Renew       string // value of a new session cookie; usually empty
 }
+
+// user gives the caller as validation functions and scripts see it.
+func (p *Principal) user() model.User {
+	u := model.User{Name: p.Name}
+	if p.ServerAdmin {
+		u.Roles = adminRoles
+	}
+	return u
+}
+
+var adminRoles = []string{"_admin"}
 
 // Options is what an API is made of.
 type Options struct {

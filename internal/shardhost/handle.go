@@ -78,6 +78,9 @@ func (s handle) List(ctx context.Context, req *shardapi.ListRequest) (*shardapi.
 
 // Changes implements shardapi.Shard.
 func (s handle) Changes(ctx context.Context, req *shardapi.ChangesRequest) (shardapi.ChangeStream, error) {
+	if req.Script != nil {
+		return s.scriptedChanges(ctx, req)
+	}
 	e, err := s.h.acquire(s.id)
 	if err != nil {
 		return nil, err
