@@ -1,9 +1,10 @@
 package httpapi
 
 // routeTable lists every route with the right it needs. It is the one place to
-// look for what the server answers, and the one place where a right is given.
+// look for what the server answers, and the one place where a right is given; the
+// routes that turn documents into other things than JSON stand with their handlers.
 func routeTable() []route {
-	return []route{
+	return append([]route{
 		// The server.
 		{"GET", "/", public, getRoot},
 		{"GET", "/_up", public, getUp},
@@ -43,6 +44,7 @@ func routeTable() []route {
 		{"POST", "/{db}/_sync_shards", dbAdmin, syncShards},
 		{"GET", "/{db}/_partition/{partition}", dbReader, partitionInfo},
 		{"GET,POST", "/{db}/_partition/{partition}/_all_docs", dbReader, partitionAllDocs},
+		{"GET,POST", "/{db}/_partition/{partition}/_design/{ddoc}/_view/{view}", dbReader, partitionView},
 		{"GET", "/{db}/_partition", dbReader, partitionElse},
 		{"GET,POST", "/{db}/_partition/{rest...}", dbReader, partitionElse},
 
@@ -68,6 +70,9 @@ func routeTable() []route {
 		{"PUT", "/{db}/_design/{ddoc}", dbAdmin, putDocument},
 		{"DELETE", "/{db}/_design/{ddoc}", dbAdmin, deleteDocument},
 		{"COPY", "/{db}/_design/{ddoc}", dbAdmin, copyDocument},
+		{"GET,POST", "/{db}/_design/{ddoc}/_view/{view}", dbReader, getView},
+		{"POST", "/{db}/_design/{ddoc}/_view/{view}/queries", dbReader, viewQueries},
+		{"GET", "/{db}/_design/{ddoc}/_info", dbReader, designInfo},
 		{"GET", "/{db}/_design/{ddoc}/{att...}", dbDesign, getAttachment},
 		{"PUT", "/{db}/_design/{ddoc}/{att...}", dbAdmin, putAttachment},
 		{"DELETE", "/{db}/_design/{ddoc}/{att...}", dbAdmin, deleteAttachment},
@@ -81,5 +86,5 @@ func routeTable() []route {
 		{"GET", "/{db}/{doc}/{att...}", dbReader, getAttachment},
 		{"PUT", "/{db}/{doc}/{att...}", dbWriter, putAttachment},
 		{"DELETE", "/{db}/{doc}/{att...}", dbWriter, deleteAttachment},
-	}
+	}, renderRoutes()...)
 }
