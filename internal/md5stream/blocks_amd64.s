@@ -38,14 +38,14 @@ GLOBL constants<>(SB), RODATA|NOPTR, $256
 // STEP is a = b + rotate(a + mix(b, c, d) + constant + word, by). What waits for b,
 // the newest value, is four instructions of one cycle each: the mix in one
 // VPTERNLOGD, where general registers need two or three, an addition, the rotation
-// and another addition.
+// and another addition. LOAD brings a word of the block, T0 and T1 are free.
 #define STEP(mix, by, step, word, a, b, c, d) \
-	VMOVD       (4*word)(SI), X8; \
-	VPADDD.BCST (4*step)(R8), X8, X8; \
-	VMOVDQA     d, X9; \
-	VPADDD      X8, a, a; \
-	VPTERNLOGD  $mix, b, c, X9; \
-	VPADDD      X9, a, a; \
+	LOAD(word); \
+	VPADDD.BCST (4*step)(AX), T0, T0; \
+	VMOVDQA     d, T1; \
+	VPADDD      T0, a, a; \
+	VPTERNLOGD  $mix, b, c, T1; \
+	VPADDD      T1, a, a; \
 	VPROLD      $by, a, a; \
 	VPADDD      b, a, a
 
@@ -55,14 +55,90 @@ GLOBL constants<>(SB), RODATA|NOPTR, $256
 #define H 0x96 // b ^ c ^ d
 #define I 0x63 // c ^ (b | ^d)
 
-// func blocksAVX512(state *[4]uint32, p []byte)
-TEXT ·blocksAVX512(SB), NOSPLIT, $0-32
+// STEPS takes one block of each stream into the state in RA to RD.
+#define STEPS \
+	STEP(F, 7, 0, 0, RA, RB, RC, RD); \
+	STEP(F, 12, 1, 1, RD, RA, RB, RC); \
+	STEP(F, 17, 2, 2, RC, RD, RA, RB); \
+	STEP(F, 22, 3, 3, RB, RC, RD, RA); \
+	STEP(F, 7, 4, 4, RA, RB, RC, RD); \
+	STEP(F, 12, 5, 5, RD, RA, RB, RC); \
+	STEP(F, 17, 6, 6, RC, RD, RA, RB); \
+	STEP(F, 22, 7, 7, RB, RC, RD, RA); \
+	STEP(F, 7, 8, 8, RA, RB, RC, RD); \
+	STEP(F, 12, 9, 9, RD, RA, RB, RC); \
+	STEP(F, 17, 10, 10, RC, RD, RA, RB); \
+	STEP(F, 22, 11, 11, RB, RC, RD, RA); \
+	STEP(F, 7, 12, 12, RA, RB, RC, RD); \
+	STEP(F, 12, 13, 13, RD, RA, RB, RC); \
+	STEP(F, 17, 14, 14, RC, RD, RA, RB); \
+	STEP(F, 22, 15, 15, RB, RC, RD, RA); \
+	STEP(G, 5, 16, 1, RA, RB, RC, RD); \
+	STEP(G, 9, 17, 6, RD, RA, RB, RC); \
+	STEP(G, 14, 18, 11, RC, RD, RA, RB); \
+	STEP(G, 20, 19, 0, RB, RC, RD, RA); \
+	STEP(G, 5, 20, 5, RA, RB, RC, RD); \
+	STEP(G, 9, 21, 10, RD, RA, RB, RC); \
+	STEP(G, 14, 22, 15, RC, RD, RA, RB); \
+	STEP(G, 20, 23, 4, RB, RC, RD, RA); \
+	STEP(G, 5, 24, 9, RA, RB, RC, RD); \
+	STEP(G, 9, 25, 14, RD, RA, RB, RC); \
+	STEP(G, 14, 26, 3, RC, RD, RA, RB); \
+	STEP(G, 20, 27, 8, RB, RC, RD, RA); \
+	STEP(G, 5, 28, 13, RA, RB, RC, RD); \
+	STEP(G, 9, 29, 2, RD, RA, RB, RC); \
+	STEP(G, 14, 30, 7, RC, RD, RA, RB); \
+	STEP(G, 20, 31, 12, RB, RC, RD, RA); \
+	STEP(H, 4, 32, 5, RA, RB, RC, RD); \
+	STEP(H, 11, 33, 8, RD, RA, RB, RC); \
+	STEP(H, 16, 34, 11, RC, RD, RA, RB); \
+	STEP(H, 23, 35, 14, RB, RC, RD, RA); \
+	STEP(H, 4, 36, 1, RA, RB, RC, RD); \
+	STEP(H, 11, 37, 4, RD, RA, RB, RC); \
+	STEP(H, 16, 38, 7, RC, RD, RA, RB); \
+	STEP(H, 23, 39, 10, RB, RC, RD, RA); \
+	STEP(H, 4, 40, 13, RA, RB, RC, RD); \
+	STEP(H, 11, 41, 0, RD, RA, RB, RC); \
+	STEP(H, 16, 42, 3, RC, RD, RA, RB); \
+	STEP(H, 23, 43, 6, RB, RC, RD, RA); \
+	STEP(H, 4, 44, 9, RA, RB, RC, RD); \
+	STEP(H, 11, 45, 12, RD, RA, RB, RC); \
+	STEP(H, 16, 46, 15, RC, RD, RA, RB); \
+	STEP(H, 23, 47, 2, RB, RC, RD, RA); \
+	STEP(I, 6, 48, 0, RA, RB, RC, RD); \
+	STEP(I, 10, 49, 7, RD, RA, RB, RC); \
+	STEP(I, 15, 50, 14, RC, RD, RA, RB); \
+	STEP(I, 21, 51, 5, RB, RC, RD, RA); \
+	STEP(I, 6, 52, 12, RA, RB, RC, RD); \
+	STEP(I, 10, 53, 3, RD, RA, RB, RC); \
+	STEP(I, 15, 54, 10, RC, RD, RA, RB); \
+	STEP(I, 21, 55, 1, RB, RC, RD, RA); \
+	STEP(I, 6, 56, 8, RA, RB, RC, RD); \
+	STEP(I, 10, 57, 15, RD, RA, RB, RC); \
+	STEP(I, 15, 58, 6, RC, RD, RA, RB); \
+	STEP(I, 21, 59, 13, RB, RC, RD, RA); \
+	STEP(I, 6, 60, 4, RA, RB, RC, RD); \
+	STEP(I, 10, 61, 11, RD, RA, RB, RC); \
+	STEP(I, 15, 62, 2, RC, RD, RA, RB); \
+	STEP(I, 21, 63, 9, RB, RC, RD, RA)
+
+// One stream: its state in the lowest lanes of four registers.
+#define RA X0
+#define RB X1
+#define RC X2
+#define RD X3
+#define T0 X8
+#define T1 X9
+#define LOAD(word) VMOVD (4*word)(SI), T0
+
+// func blocks(state *[4]uint32, p []byte)
+TEXT ·blocks(SB), NOSPLIT, $0-32
 	MOVQ  state+0(FP), DI
 	MOVQ  p_base+8(FP), SI
 	MOVQ  p_len+16(FP), DX
 	SHRQ  $6, DX
 	JEQ   done
-	LEAQ  constants<>(SB), R8
+	LEAQ  constants<>(SB), AX
 	VMOVD (DI), X0
 	VMOVD 4(DI), X1
 	VMOVD 8(DI), X2
@@ -73,82 +149,14 @@ block:
 	VMOVDQA X1, X5
 	VMOVDQA X2, X6
 	VMOVDQA X3, X7
-
-	STEP(F, 7, 0, 0, X0, X1, X2, X3)
-	STEP(F, 12, 1, 1, X3, X0, X1, X2)
-	STEP(F, 17, 2, 2, X2, X3, X0, X1)
-	STEP(F, 22, 3, 3, X1, X2, X3, X0)
-	STEP(F, 7, 4, 4, X0, X1, X2, X3)
-	STEP(F, 12, 5, 5, X3, X0, X1, X2)
-	STEP(F, 17, 6, 6, X2, X3, X0, X1)
-	STEP(F, 22, 7, 7, X1, X2, X3, X0)
-	STEP(F, 7, 8, 8, X0, X1, X2, X3)
-	STEP(F, 12, 9, 9, X3, X0, X1, X2)
-	STEP(F, 17, 10, 10, X2, X3, X0, X1)
-	STEP(F, 22, 11, 11, X1, X2, X3, X0)
-	STEP(F, 7, 12, 12, X0, X1, X2, X3)
-	STEP(F, 12, 13, 13, X3, X0, X1, X2)
-	STEP(F, 17, 14, 14, X2, X3, X0, X1)
-	STEP(F, 22, 15, 15, X1, X2, X3, X0)
-
-	STEP(G, 5, 16, 1, X0, X1, X2, X3)
-	STEP(G, 9, 17, 6, X3, X0, X1, X2)
-	STEP(G, 14, 18, 11, X2, X3, X0, X1)
-	STEP(G, 20, 19, 0, X1, X2, X3, X0)
-	STEP(G, 5, 20, 5, X0, X1, X2, X3)
-	STEP(G, 9, 21, 10, X3, X0, X1, X2)
-	STEP(G, 14, 22, 15, X2, X3, X0, X1)
-	STEP(G, 20, 23, 4, X1, X2, X3, X0)
-	STEP(G, 5, 24, 9, X0, X1, X2, X3)
-	STEP(G, 9, 25, 14, X3, X0, X1, X2)
-	STEP(G, 14, 26, 3, X2, X3, X0, X1)
-	STEP(G, 20, 27, 8, X1, X2, X3, X0)
-	STEP(G, 5, 28, 13, X0, X1, X2, X3)
-	STEP(G, 9, 29, 2, X3, X0, X1, X2)
-	STEP(G, 14, 30, 7, X2, X3, X0, X1)
-	STEP(G, 20, 31, 12, X1, X2, X3, X0)
-
-	STEP(H, 4, 32, 5, X0, X1, X2, X3)
-	STEP(H, 11, 33, 8, X3, X0, X1, X2)
-	STEP(H, 16, 34, 11, X2, X3, X0, X1)
-	STEP(H, 23, 35, 14, X1, X2, X3, X0)
-	STEP(H, 4, 36, 1, X0, X1, X2, X3)
-	STEP(H, 11, 37, 4, X3, X0, X1, X2)
-	STEP(H, 16, 38, 7, X2, X3, X0, X1)
-	STEP(H, 23, 39, 10, X1, X2, X3, X0)
-	STEP(H, 4, 40, 13, X0, X1, X2, X3)
-	STEP(H, 11, 41, 0, X3, X0, X1, X2)
-	STEP(H, 16, 42, 3, X2, X3, X0, X1)
-	STEP(H, 23, 43, 6, X1, X2, X3, X0)
-	STEP(H, 4, 44, 9, X0, X1, X2, X3)
-	STEP(H, 11, 45, 12, X3, X0, X1, X2)
-	STEP(H, 16, 46, 15, X2, X3, X0, X1)
-	STEP(H, 23, 47, 2, X1, X2, X3, X0)
-
-	STEP(I, 6, 48, 0, X0, X1, X2, X3)
-	STEP(I, 10, 49, 7, X3, X0, X1, X2)
-	STEP(I, 15, 50, 14, X2, X3, X0, X1)
-	STEP(I, 21, 51, 5, X1, X2, X3, X0)
-	STEP(I, 6, 52, 12, X0, X1, X2, X3)
-	STEP(I, 10, 53, 3, X3, X0, X1, X2)
-	STEP(I, 15, 54, 10, X2, X3, X0, X1)
-	STEP(I, 21, 55, 1, X1, X2, X3, X0)
-	STEP(I, 6, 56, 8, X0, X1, X2, X3)
-	STEP(I, 10, 57, 15, X3, X0, X1, X2)
-	STEP(I, 15, 58, 6, X2, X3, X0, X1)
-	STEP(I, 21, 59, 13, X1, X2, X3, X0)
-	STEP(I, 6, 60, 4, X0, X1, X2, X3)
-	STEP(I, 10, 61, 11, X3, X0, X1, X2)
-	STEP(I, 15, 62, 2, X2, X3, X0, X1)
-	STEP(I, 21, 63, 9, X1, X2, X3, X0)
-
-	VPADDD X4, X0, X0
-	VPADDD X5, X1, X1
-	VPADDD X6, X2, X2
-	VPADDD X7, X3, X3
-	ADDQ   $64, SI
-	DECQ   DX
-	JNE    block
+	STEPS
+	VPADDD  X4, X0, X0
+	VPADDD  X5, X1, X1
+	VPADDD  X6, X2, X2
+	VPADDD  X7, X3, X3
+	ADDQ    $64, SI
+	DECQ    DX
+	JNE     block
 
 	VMOVD X0, (DI)
 	VMOVD X1, 4(DI)
@@ -156,4 +164,96 @@ block:
 	VMOVD X3, 12(DI)
 
 done:
+	RET
+
+#undef RA
+#undef RB
+#undef RC
+#undef RD
+#undef T0
+#undef T1
+#undef LOAD
+
+// Eight streams side by side: lane i of every register belongs to stream i. The steps
+// wait for each other as long as with one stream, so eight cost hardly more than one.
+#define RA Y0
+#define RB Y1
+#define RC Y2
+#define RD Y3
+#define T0 Y8
+#define T1 Y9
+#define LOAD(word) VMOVDQU (32*word)(SP), T0
+
+// TURN brings words 4*quarter to 4*quarter+3 of the blocks of all streams to the stack,
+// each word of the eight streams side by side. Within each half of a register it is the
+// usual turning of four rows into four columns.
+#define TURN(quarter) \
+	VMOVDQU     (16*quarter)(BX)(R8*1), X10; \
+	VMOVDQU     (16*quarter)(CX)(R8*1), X11; \
+	VMOVDQU     (16*quarter)(DX)(R8*1), X12; \
+	VMOVDQU     (16*quarter)(SI)(R8*1), X13; \
+	VINSERTI128 $1, (16*quarter)(R9)(R8*1), Y10, Y10; \
+	VINSERTI128 $1, (16*quarter)(R10)(R8*1), Y11, Y11; \
+	VINSERTI128 $1, (16*quarter)(R11)(R8*1), Y12, Y12; \
+	VINSERTI128 $1, (16*quarter)(R12)(R8*1), Y13, Y13; \
+	VPUNPCKLDQ  Y11, Y10, Y14; \
+	VPUNPCKHDQ  Y11, Y10, Y10; \
+	VPUNPCKLDQ  Y13, Y12, Y15; \
+	VPUNPCKHDQ  Y13, Y12, Y12; \
+	VPUNPCKLQDQ Y15, Y14, Y11; \
+	VPUNPCKHQDQ Y15, Y14, Y13; \
+	VMOVDQU     Y11, (128*quarter)(SP); \
+	VMOVDQU     Y13, (128*quarter+32)(SP); \
+	VPUNPCKLQDQ Y12, Y10, Y11; \
+	VPUNPCKHQDQ Y12, Y10, Y13; \
+	VMOVDQU     Y11, (128*quarter+64)(SP); \
+	VMOVDQU     Y13, (128*quarter+96)(SP)
+
+// func blocksOfEight(states *[4][8]uint32, streams *[8]*byte, length int)
+TEXT ·blocksOfEight(SB), 0, $512-24
+	MOVQ    states+0(FP), DI
+	MOVQ    streams+8(FP), AX
+	MOVQ    length+16(FP), R13
+	MOVQ    0(AX), BX
+	MOVQ    8(AX), CX
+	MOVQ    16(AX), DX
+	MOVQ    24(AX), SI
+	MOVQ    32(AX), R9
+	MOVQ    40(AX), R10
+	MOVQ    48(AX), R11
+	MOVQ    56(AX), R12
+	LEAQ    constants<>(SB), AX
+	VMOVDQU (DI), Y0
+	VMOVDQU 32(DI), Y1
+	VMOVDQU 64(DI), Y2
+	VMOVDQU 96(DI), Y3
+	XORQ    R8, R8
+	CMPQ    R8, R13
+	JGE     finish
+
+blocks:
+	TURN(0)
+	TURN(1)
+	TURN(2)
+	TURN(3)
+	VMOVDQA Y0, Y4
+	VMOVDQA Y1, Y5
+	VMOVDQA Y2, Y6
+	VMOVDQA Y3, Y7
+	STEPS
+	VPADDD  Y4, Y0, Y0
+	VPADDD  Y5, Y1, Y1
+	VPADDD  Y6, Y2, Y2
+	VPADDD  Y7, Y3, Y3
+	ADDQ    $64, R8
+	CMPQ    R8, R13
+	JLT     blocks
+
+	VMOVDQU Y0, (DI)
+	VMOVDQU Y1, 32(DI)
+	VMOVDQU Y2, 64(DI)
+	VMOVDQU Y3, 96(DI)
+
+finish:
+	VZEROUPPER
 	RET

@@ -3,72 +3,164 @@ package md5stream
 import (
 	"bytes"
 	"crypto/md5"
-	"hash"
+	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 )
 
+// randomBytes gives the same bytes for the same seed.
+func randomBytes(n int, seed byte) []byte {
+	data := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{seed}).Read(data)
+	return data
+}
+
 // TestSizes compares with crypto/md5 at every length around the edges of blocks, with
-// a sum in the middle, which must not disturb.
+// a sum in the middle, which must not disturb. It does so also the way processors
+// without AVX-512 go.
 func TestSizes(t *testing.T) {
 	t.Parallel()
-	data := make([]byte, 200<<10)
-	_, _ = rand.NewChaCha8([32]byte{3}).Read(data)
+	data := randomBytes(200<<10, 3)
 	sizes := []int{4095, 4096, 65535, 65536, 65537, 131072, 131073, len(data)}
 	for i := range 300 {
 		sizes = append(sizes, i)
 	}
-	h := New()
 	for _, size := range sizes {
-		h.Reset()
-		_, _ = h.Write(data[:size/3])
-		first := md5.Sum(data[:size/3])
-		if got := h.Sum([]byte("x")); !bytes.Equal(got, append([]byte("x"), first[:]...)) {
-			t.Errorf("%d bytes: %x, want %x", size/3, got[1:], first)
+		for _, h := range []*Hash{New(), {portable: md5.New()}} {
+			h.Start(data[:size/3])
+			if got, want := h.Sum(), md5.Sum(data[:size/3]); got != want {
+				t.Errorf("%d bytes: %x, want %x", size/3, got, want)
+			}
+			h.Start(data[size/3 : size])
+			if got, want := h.Sum(), md5.Sum(data[:size]); got != want {
+				t.Errorf("%d bytes: %x, want %x", size, got, want)
+			}
 		}
-		_, _ = h.Write(data[size/3 : size])
-		want := md5.Sum(data[:size])
-		if got := h.Sum(nil); !bytes.Equal(got, want[:]) {
-			t.Errorf("%d bytes: %x, want %x", size, got, want)
-		}
-	}
-	if h.Size() != md5.Size || h.BlockSize() != md5.BlockSize {
-		t.Errorf("size %d, block size %d", h.Size(), h.BlockSize())
 	}
 }
 
-// FuzzWrites cuts data into writes and compares with crypto/md5.
+// TestManyStreams hashes more streams at once than a group has lanes, in pieces of
+// all sizes, some of which wait for company and some not.
+func TestManyStreams(t *testing.T) {
+	t.Parallel()
+	var all sync.WaitGroup
+	for s := range 3*laneCount + 1 {
+		all.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(s), 1))
+			data := randomBytes(1<<20+random.IntN(1<<20), byte(s))
+			h := New()
+			for rest := data; len(rest) > 0; {
+				n := min(len(rest), 1+random.IntN(128<<10))
+				h.Start(rest[:n])
+				if random.IntN(2) == 0 {
+					h.Wait()
+				}
+				rest = rest[n:]
+			}
+			if got, want := h.Sum(), md5.Sum(data); got != want {
+				t.Errorf("stream %d: %x, want %x", s, got, want)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestTogether hashes every number of jobs side by side that a group may have.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	if !haveFast {
+		t.Skip("this processor hashes one stream at a time")
+	}
+	for n := 1; n <= laneCount; n++ {
+		jobs := make([]*job, n)
+		hashes := make([]*Hash, n)
+		for i := range jobs {
+			hashes[i] = New()
+			data := randomBytes(turn, byte(10*n+i))
+			hashes[i].length = turn
+			jobs[i] = &job{state: &hashes[i].state, rest: data}
+		}
+		hashTogether(jobs, turn/2)
+		hashTogether(jobs, turn/2)
+		for i := range jobs {
+			if got, want := hashes[i].Sum(), md5.Sum(randomBytes(turn, byte(10*n+i))); got != want {
+				t.Errorf("%d of %d: %x, want %x", i, n, got, want)
+			}
+		}
+	}
+}
+
+// TestOwnerIsAway has an owner that started and does not come back for long: others
+// must not wait for it, and nothing is left over in the end.
+func TestOwnerIsAway(t *testing.T) {
+	t.Parallel()
+	var own lanes
+	if !haveFast {
+		t.Skip("this processor hashes one stream at a time")
+	}
+	away, here := New(), New()
+	data := randomBytes(1<<20, 1)
+	own.start(&away.job, &away.state, data)
+	own.start(&here.job, &here.state, data[:64<<10])
+	own.finish(&here.job)
+	own.start(&here.job, &here.state, data[64<<10:])
+	own.finish(&here.job)
+	own.finish(&away.job)
+	if here.state != away.state {
+		t.Errorf("one stream gave %x, the other %x", here.state, away.state)
+	}
+	if len(own.groups) != 0 {
+		t.Errorf("%d groups are left", len(own.groups))
+	}
+}
+
+// FuzzWrites cuts data into pieces and compares with crypto/md5.
 func FuzzWrites(f *testing.F) {
 	f.Add([]byte("some bytes"), uint64(1))
 	f.Add(bytes.Repeat([]byte("0123456789"), 100), uint64(2))
+	f.Add(bytes.Repeat([]byte("0123456789"), 10000), uint64(3))
 	f.Fuzz(func(t *testing.T, data []byte, seed uint64) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		h := New()
 		for rest := data; len(rest) > 0; {
 			n := 1 + random.IntN(len(rest))
-			if k, err := h.Write(rest[:n]); k != n || err != nil {
-				t.Fatalf("wrote %d of %d: %v", k, n, err)
-			}
+			h.Start(rest[:n])
 			rest = rest[n:]
 		}
-		if got, want := h.Sum(nil), md5.Sum(data); !bytes.Equal(got, want[:]) {
+		if got, want := h.Sum(), md5.Sum(data); got != want {
 			t.Fatalf("%x, want %x", got, want)
 		}
 	})
 }
 
-// BenchmarkMD5 sets the hash beside crypto/md5, in the pieces that uploads come in.
+// BenchmarkMD5 sets the hash beside crypto/md5: the time is that of all streams.
 func BenchmarkMD5(b *testing.B) {
-	piece := make([]byte, 16<<10)
-	for _, c := range []struct {
-		name string
-		hash hash.Hash
-	}{{"here", New()}, {"crypto", md5.New()}} {
-		b.Run(c.name, func(b *testing.B) {
-			b.SetBytes(int64(len(piece)))
+	const size = 64 << 10
+	for _, n := range []int{1, 2, 4, laneCount} {
+		b.Run(fmt.Sprintf("streams=%d", n), func(b *testing.B) {
+			hashes := make([]*Hash, n)
+			for i := range hashes {
+				hashes[i] = New()
+			}
+			data := randomBytes(n*size, 1)
+			b.SetBytes(int64(len(data)))
 			for b.Loop() {
-				_, _ = c.hash.Write(piece)
+				for i, h := range hashes {
+					h.Start(data[i*size : (i+1)*size])
+				}
+				for _, h := range hashes {
+					h.Wait()
+				}
 			}
 		})
 	}
+	b.Run("crypto", func(b *testing.B) {
+		data := randomBytes(size, 1)
+		h := md5.New()
+		b.SetBytes(size)
+		for b.Loop() {
+			_, _ = h.Write(data)
+		}
+	})
 }

@@ -3,7 +3,6 @@ package shard
 import (
 	"crypto/md5"
 	"encoding/binary"
-	"hash"
 
 	"lukechampine.com/blake3/guts"
 
@@ -24,7 +23,7 @@ const pieceHeight = 4
 // write and cuts whole buffers into small unaligned trees, which costs more than
 // twice as much CPU.
 type blobHash struct {
-	sum   hash.Hash
+	sum   *md5stream.Hash
 	begun bool
 	last  guts.Node // the newest piece, not yet in the tree: it may be the root
 	// subtrees[i] holds the root of 2^i pieces where bit i of pieces is set.
@@ -34,13 +33,13 @@ type blobHash struct {
 
 func newBlobHash() *blobHash { return &blobHash{sum: md5stream.New()} }
 
-// add takes the first n bytes of buf. In all calls but the last, n must be a multiple
-// of hashPiece: a part of a piece can only be the end of the tree.
+// add takes the first n bytes of buf, which must not change before the next add or wait
+// returns. In all calls but the last, n must be a multiple of hashPiece: a part of a
+// piece can only be the end of the tree.
 func (h *blobHash) add(buf *[stageBuffer]byte, n int) {
+	h.sum.Start(buf[:n])
 	for off := 0; off < n; off += hashPiece {
 		size := min(n-off, hashPiece)
-		// Both hashes over one piece, while it is in the nearest cache.
-		h.sum.Write(buf[off : off+size])
 		if h.begun {
 			h.push(guts.ChainingValue(h.last))
 		}
@@ -49,6 +48,9 @@ func (h *blobHash) add(buf *[stageBuffer]byte, n int) {
 		h.last = guts.CompressBuffer((*[hashPiece]byte)(buf[off:]), size, &guts.IV, h.pieces<<pieceHeight, 0)
 	}
 }
+
+// wait returns when no buffer is read any more.
+func (h *blobHash) wait() { h.sum.Wait() }
 
 // push puts a whole piece, after which more bytes come, into the tree.
 func (h *blobHash) push(cv [8]uint32) {
@@ -62,7 +64,7 @@ func (h *blobHash) push(cv [8]uint32) {
 
 // finish gives both names.
 func (h *blobHash) finish(id *model.BlobID, digest *[md5.Size]byte) {
-	h.sum.Sum(digest[:0])
+	*digest = h.sum.Sum()
 	n := h.last
 	if !h.begun {
 		n = guts.CompressChunk(nil, &guts.IV, 0, 0)

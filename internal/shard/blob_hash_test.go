@@ -12,16 +12,18 @@ import (
 
 // hashBlob gives the names of data the way Stage finds them: buffer by buffer.
 func hashBlob(data []byte) (id model.BlobID, digest [md5.Size]byte) {
-	var buf [stageBuffer]byte
-	for i := range buf {
-		buf[i] = 0xa5 // what is behind a short piece must not count
+	var bufs [2][stageBuffer]byte
+	for i := range bufs {
+		for k := range bufs[i] {
+			bufs[i][k] = 0xa5 // what is behind a short piece must not count
+		}
 	}
 	h := newBlobHash()
-	for {
-		n := copy(buf[:], data)
+	for turn := 0; ; turn ^= 1 {
+		n := copy(bufs[turn][:], data)
 		data = data[n:]
-		h.add(&buf, n)
-		if n < len(buf) {
+		h.add(&bufs[turn], n)
+		if n < stageBuffer {
 			break
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/divandb/divan/internal/shardapi"
 )
 
-// stageBuffer is how much of an attachment is in memory at a time: much, so that
-// system calls are rare, and a multiple of hashPiece, so that the hash gets whole ones.
+// stageBuffer is half of what an upload has in memory at a time: much, so that system
+// calls are rare, and a multiple of hashPiece, so that the hash gets whole ones.
 const stageBuffer = 256 << 10
 
 var stageBuffers = sync.Pool{New: func() any { return new([stageBuffer]byte) }}
@@ -99,11 +99,24 @@ func (c *Copy) Stage(ctx context.Context, r io.Reader) (*shardapi.Staged, error)
 	}
 	s := &stagedBlob{at: c.opts.Now()}
 	hash := newBlobHash()
-	buf := stageBuffers.Get().(*[stageBuffer]byte)
-	defer stageBuffers.Put(buf)
+	// Two buffers in turn: the bytes of one are hashed, together with those of other
+	// uploads, at any time until it is needed again.
+	var bufs [2]*[stageBuffer]byte
+	defer func() {
+		hash.wait()
+		for _, buf := range bufs {
+			if buf != nil {
+				stageBuffers.Put(buf)
+			}
+		}
+	}()
 	var file *os.File
 	ticket := newTicket()
-	for {
+	for turn := 0; ; turn ^= 1 {
+		if bufs[turn] == nil {
+			bufs[turn] = stageBuffers.Get().(*[stageBuffer]byte)
+		}
+		buf := bufs[turn]
 		if err := ctx.Err(); err != nil {
 			return nil, discard(file, context.Cause(ctx))
 		}
