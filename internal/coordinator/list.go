@@ -2,8 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"io"
-	"math"
 
 	"github.com/divandb/divan/internal/cluster"
 	"github.com/divandb/divan/internal/shardapi"
@@ -28,21 +26,15 @@ type ListHead struct {
 // List streams documents in id order over all ranges.
 func (c *Coordinator) List(ctx context.Context, db *cluster.Database, req *ListRequest) (*ListHead, shardapi.Stream[shardapi.Row], error) {
 	part := req.ListRequest
-	if part.Limit >= 0 && req.Skip > 0 {
-		if part.Limit > math.MaxInt64-req.Skip {
-			part.Limit = -1 // both are a client's; the window keeps the limit
-		} else {
-			part.Limit += req.Skip
-		}
-	}
+	part.Limit = limitOfParts(req.Limit, req.Skip)
 	head := &ListHead{}
-	var streams []shardapi.Stream[shardapi.Row]
+	var out shardapi.Stream[shardapi.Row]
 	if req.Partition != "" || len(db.Shards) == 1 {
 		index := 0
 		if req.Partition != "" {
 			index = db.ShardOfPartition(req.Partition)
 		}
-		h, s, err := c.Shard(db, index).List(ctx, &part)
+		h, rows, err := c.Shard(db, index).List(ctx, &part)
 		if err != nil {
 			return nil, nil, c.Explain(db, err)
 		}
@@ -50,21 +42,13 @@ func (c *Coordinator) List(ctx context.Context, db *cluster.Database, req *ListR
 		if req.Partition == "" {
 			head.Seqs = []uint64{h.Seq}
 		}
-		streams = append(streams, s)
+		out = rows
 	} else {
-		heads := make([]*shardapi.ListHead, len(db.Shards))
-		streams = make([]shardapi.Stream[shardapi.Row], len(db.Shards))
-		err := c.each(ctx, db, func(ctx context.Context, i int, s shardapi.Shard) (err error) {
+		heads, sources, cancel, err := openRanges(ctx, c, db, func(ctx context.Context, s shardapi.Shard) (*shardapi.ListHead, shardapi.Stream[shardapi.Row], error) {
 			own := part // a copy may keep what it is given
-			heads[i], streams[i], err = s.List(ctx, &own)
-			return err
+			return s.List(ctx, &own)
 		})
 		if err != nil {
-			for _, s := range streams {
-				if s != nil {
-					s.Close()
-				}
-			}
 			return nil, nil, err
 		}
 		head.Seqs = make([]uint64, len(heads))
@@ -73,49 +57,22 @@ func (c *Coordinator) List(ctx context.Context, db *cluster.Database, req *ListR
 			head.Offset += h.Offset
 			head.Seqs[i] = h.Seq
 		}
+		out = newMerge(sources, cancel, idOrder(part.Descending))
 	}
 	if req.Offset {
 		last := max(head.TotalRows, head.Offset)
 		head.Offset += min(max(req.Skip, 0), last-head.Offset)
 	}
-	var out shardapi.Stream[shardapi.Row]
-	if len(streams) == 1 {
-		out = streams[0]
-		if req.Skip <= 0 {
-			return head, out, nil // the copy keeps the limit itself
-		}
-	} else {
-		out = newMerge(streams, part.Descending)
+	if _, merged := out.(*merge[shardapi.Row]); !merged && req.Skip <= 0 {
+		return head, out, nil // the copy keeps the limit itself
 	}
-	return head, &window{from: out, skip: max(req.Skip, 0), left: req.Limit}, nil
+	return head, &window[shardapi.Row]{from: out, skip: max(req.Skip, 0), left: req.Limit}, nil
 }
 
-// window leaves out the first rows of a stream and ends it at a limit.
-type window struct {
-	from shardapi.Stream[shardapi.Row]
-	skip int64
-	left int64 // <0: no limit
+// idOrder is the order of ids. No id is in two ranges.
+func idOrder(descending bool) func(a, b *shardapi.Row) bool {
+	if descending {
+		return func(a, b *shardapi.Row) bool { return a.ID > b.ID }
+	}
+	return func(a, b *shardapi.Row) bool { return a.ID < b.ID }
 }
-
-// Next gives the part of the next batch that lies in the window.
-func (w *window) Next() ([]shardapi.Row, error) {
-	if w.left == 0 {
-		return nil, io.EOF
-	}
-	rows, err := w.from.Next()
-	if err != nil {
-		return nil, err
-	}
-	if w.skip > 0 {
-		n := min(w.skip, int64(len(rows)))
-		rows, w.skip = rows[n:], w.skip-n
-	}
-	if w.left >= 0 {
-		rows = rows[:min(w.left, int64(len(rows)))]
-		w.left -= int64(len(rows))
-	}
-	return rows, nil
-}
-
-// Close ends the stream below.
-func (w *window) Close() error { return w.from.Close() }
