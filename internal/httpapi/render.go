@@ -24,8 +24,8 @@ func renderRoutes() []route {
 	return []route{
 		{"GET,POST", "/{db}/_design/{ddoc}/_show/{func}", dbReader, showDocument},
 		{"GET,POST", "/{db}/_design/{ddoc}/_show/{func}/{doc...}", dbReader, showDocument},
-		{"GET,POST", "/{db}/_design/{ddoc}/_list/{func}/{view}", dbReader, listView},
-		{"GET,POST", "/{db}/_design/{ddoc}/_list/{func}/{other}/{view}", dbReader, listView},
+		{"GET,POST", "/{db}/_design/{ddoc}/_list/{func}/{first}", dbReader, listView},
+		{"GET,POST", "/{db}/_design/{ddoc}/_list/{func}/{first}/{second}", dbReader, listView},
 		{"POST,PUT", "/{db}/_design/{ddoc}/_update/{func}", dbWriter, updateDocument},
 		{"POST,PUT", "/{db}/_design/{ddoc}/_update/{func}/{doc...}", dbWriter, updateDocument},
 		{"GET,PUT,POST,DELETE,COPY", "/{db}/_design/{ddoc}/_rewrite", dbReader, rewrite},
@@ -233,7 +233,7 @@ func (rq *request) renderedHead(answer []byte, status int, contentType string) (
 			}
 			key := http.CanonicalHeaderKey(string(name))
 			// A design document may not log its readers in as somebody else.
-			if ownHeaders[key] || key == "Set-Cookie" && strings.HasPrefix(strings.TrimSpace(text), sessionCookiePrefix) {
+			if ownHeaders[key] || key == "Set-Cookie" && strings.HasPrefix(strings.TrimSpace(text), sessionCookie+"=") {
 				continue
 			}
 			h.Set(key, text)
@@ -242,9 +242,6 @@ func (rq *request) renderedHead(answer []byte, status int, contentType string) (
 	h.Set("Content-Security-Policy", "sandbox")
 	return status, nil
 }
-
-// sessionCookiePrefix begins a session cookie.
-const sessionCookiePrefix = "AuthSession="
 
 // rendered answers with the response object that a function made.
 func (rq *request) rendered(answer []byte, status int) error {
@@ -273,4 +270,3 @@ func (rq *request) rendered(answer []byte, status int) error {
 	rq.body(status, body)
 	return nil
 }
-

@@ -23,6 +23,8 @@ type request struct {
 	route  *route
 	params []pathParam
 
+	rewrites int // how often rules have sent it on
+
 	query    url.Values
 	queryErr error
 
