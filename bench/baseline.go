@@ -25,6 +25,11 @@ var baseline = map[string]baselineRow{
 	"att_get":      {title: "attachment GET 1 MiB", rate: 86, p50: 47, cpu: 16963},
 	"databases":    {title: "many databases", rate: 218, p50: 19, cpu: 7980},
 	"fanout":       {title: "fan-out", rate: 4584, p50: 125, cpu: 375},
+	"view_build":   {title: "view build", rate: 3494, cpu: 520},
+	"view_range":   {title: "view range", rate: 777, p50: 19, cpu: 2187},
+	"view_reduce":  {title: "view reduce all", rate: 490, p50: 7.8, cpu: 3630},
+	"view_group":   {title: "view group_level=1", rate: 101, p50: 39, cpu: 17644},
+	"view_change":  {title: "view after one change", rate: 89, p50: 6.0, cpu: 16833},
 	"storm":        {title: "conflict storm", rate: 376, p50: 42, cpu: 4461},
 }
 

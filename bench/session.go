@@ -22,6 +22,9 @@ type session struct {
 	loaded int // documents in the shared database; 0 before it is filled
 	large  int // documents in the large database
 
+	viewed map[string]int  // documents in the databases of the view rows
+	built  map[string]bool // which of them have their view
+
 	mu        sync.Mutex
 	databases []string // created and to be deleted at the end
 }
@@ -128,6 +131,9 @@ type worker struct {
 	rand   *mathrand.Rand
 	buf    []byte // for the body of a request
 	path   []byte
+	// began, when an operation sets it, is where its latency begins: what came before
+	// was only to get there.
+	began time.Time
 }
 
 // drive runs op with numbers from 0 to ops-1 on that many connections until all
@@ -164,6 +170,9 @@ func (s *session) drive(ctx context.Context, connections, ops int, limit time.Du
 					break
 				}
 				end := time.Now()
+				if !w.began.IsZero() {
+					begin, w.began = w.began, time.Time{}
+				}
 				own = append(own, end.Sub(begin))
 				begin = end
 			}

@@ -44,8 +44,17 @@ func entries(o Options) []entry {
 		{name: "databases", title: "many databases", unit: "", load: manyDatabases{count: some(250)}},
 		{name: "fanout", title: "fan-out", unit: "events", load: &fanOut{feeds: min(100, n), writes: some(250)}},
 		{name: "storm", title: "conflict storm", unit: "", load: conflictStorm{ops: some(10)}},
+		{name: "view_build", title: "view build", unit: "docs", load: viewBuild{viewPurpose, n}},
+		{name: "view_range", title: "view range", unit: "", load: viewQuery{viewPurpose, n, 16, n, rangeQuery}},
+		{name: "view_reduce", title: "view reduce all", unit: "", load: viewQuery{viewPurpose, n, 4, some(5), reduceQuery}},
+		{name: "view_group", title: "view group_level=1", unit: "", load: viewQuery{viewPurpose, n, 4, some(10), groupQuery}},
+		{name: "view_change", title: "view after one change", unit: "", load: viewAfterChange{n, some(50)}},
 		{name: "large_all_docs", title: "_all_docs, large", unit: "rows", load: largeStream{view: "_all_docs", mark: rowOfAllDocs}, extra: true},
 		{name: "large_changes", title: "_changes, large", unit: "rows", load: largeStream{view: "_changes", mark: rowOfChanges}, extra: true},
+		{name: "large_view_build", title: "view build, large", unit: "docs", load: viewBuild{"large_views", o.LargeDocs}, extra: true},
+		{name: "large_view_range", title: "view range, large", unit: "", load: viewQuery{"large_views", o.LargeDocs, 16, n, rangeQuery}, extra: true},
+		{name: "large_view_reduce", title: "view reduce all, large", unit: "", load: viewQuery{"large_views", o.LargeDocs, 4, some(5), reduceQuery}, extra: true},
+		{name: "large_view_group", title: "view group_level=1, large", unit: "", load: viewQuery{"large_views", o.LargeDocs, 4, some(10), groupQuery}, extra: true},
 	}
 }
 
