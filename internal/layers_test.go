@@ -33,10 +33,10 @@ var layers = map[string]int{
 
 	"internal/selector": 2,
 	"internal/document": 2,
-	"internal/design":   2,
 	"internal/reduce":   2,
 
 	"internal/shardapi": 3,
+	"internal/design":   3,
 
 	"internal/shard":   4,
 	"internal/noderpc": 4,
