@@ -13,6 +13,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/divandb/divan/internal/jsvm"
 	"github.com/divandb/divan/internal/model"
 	"github.com/divandb/divan/internal/shardapi"
 )
@@ -36,6 +37,22 @@ func (s endsShard) List(ctx context.Context, req *shardapi.ListRequest) (*sharda
 	head, rows, err := s.Shard.List(ctx, req)
 	return head, endsStream[shardapi.Row]{rows, "List", s.what}, err
 }
+
+// View implements shardapi.Shard: an endless view, as long as somebody reads it.
+func (s endsShard) View(ctx context.Context, _ *shardapi.ViewRequest) (*shardapi.ViewHead, shardapi.Stream[shardapi.ViewRow], error) {
+	return &shardapi.ViewHead{}, endsStream[shardapi.ViewRow]{endlessView{ctx}, "View", s.what}, nil
+}
+
+// endlessView gives rows until its context ends.
+type endlessView struct{ ctx context.Context }
+
+// Next implements shardapi.Stream.
+func (v endlessView) Next() ([]shardapi.ViewRow, error) {
+	return []shardapi.ViewRow{{Value: make([]byte, 100_000)}}, v.ctx.Err()
+}
+
+// Close implements shardapi.Stream.
+func (endlessView) Close() error { return nil }
 
 // Changes implements shardapi.Shard.
 func (s endsShard) Changes(ctx context.Context, req *shardapi.ChangesRequest) (shardapi.ChangeStream, error) {
@@ -126,6 +143,10 @@ func TestLeavingEndsRemoteWork(t *testing.T) {
 		},
 		"Changes": func(ctx context.Context) (io.Closer, error) {
 			return s.Changes(ctx, &shardapi.ChangesRequest{Limit: -1, IncludeDocs: true})
+		},
+		"View": func(ctx context.Context) (io.Closer, error) {
+			_, rows, err := s.View(ctx, &shardapi.ViewRequest{})
+			return rows, err
 		},
 		"OpenBlob": func(ctx context.Context) (io.Closer, error) { return s.OpenBlob(ctx, staged.Blob, 0, -1) },
 	}
@@ -227,25 +248,30 @@ func (f failingShard) Sync(context.Context) error { return f.err }
 
 // List implements shardapi.Shard: the error comes after rows.
 func (f failingShard) List(context.Context, *shardapi.ListRequest) (*shardapi.ListHead, shardapi.Stream[shardapi.Row], error) {
-	return &shardapi.ListHead{}, &failingRows{err: f.err}, nil
+	return &shardapi.ListHead{}, &failingRows[shardapi.Row]{err: f.err}, nil
 }
 
-type failingRows struct {
+// View implements shardapi.Shard: the error comes after rows.
+func (f failingShard) View(context.Context, *shardapi.ViewRequest) (*shardapi.ViewHead, shardapi.Stream[shardapi.ViewRow], error) {
+	return &shardapi.ViewHead{}, &failingRows[shardapi.ViewRow]{err: f.err}, nil
+}
+
+type failingRows[T any] struct {
 	err  error
 	once bool
 }
 
 // Next implements shardapi.Stream.
-func (f *failingRows) Next() ([]shardapi.Row, error) {
+func (f *failingRows[T]) Next() ([]T, error) {
 	if f.once {
 		return nil, f.err
 	}
 	f.once = true
-	return []shardapi.Row{{ID: "a"}}, nil
+	return make([]T, 1), nil
 }
 
 // Close implements shardapi.Stream.
-func (f *failingRows) Close() error { return nil }
+func (f *failingRows[T]) Close() error { return nil }
 
 // Errors cross the wire with their meaning, from calls and in the midst of streams.
 func TestErrorsAcross(t *testing.T) {
@@ -282,17 +308,28 @@ func TestErrorsAcross(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if batch, err := rows.Next(); err != nil || len(batch) != 1 {
-			t.Fatalf("before the error: %v %v", batch, err)
+		afterRows(t, rows, check)
+		_, view, err := s.View(t.Context(), &shardapi.ViewRequest{})
+		if err != nil {
+			t.Fatal(err)
 		}
-		_, err = rows.Next()
-		check("of a stream", err)
-		_, err = rows.Next()
-		check("asked again", err)
-		if err := rows.Close(); err != nil {
-			t.Error(err)
-		}
+		afterRows(t, view, check)
 		srv.Close()
+	}
+}
+
+// afterRows reads rows and then errors.
+func afterRows[T any](t *testing.T, rows shardapi.Stream[T], check func(how string, err error)) {
+	t.Helper()
+	if batch, err := rows.Next(); err != nil || len(batch) != 1 {
+		t.Fatalf("before the error: %v %v", batch, err)
+	}
+	_, err := rows.Next()
+	check("of a stream", err)
+	_, err = rows.Next()
+	check("asked again", err)
+	if err := rows.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -308,6 +345,18 @@ func TestMessagesUnchanged(t *testing.T) {
 	for _, m := range []any{
 		&call[shardapi.ChangesRequest]{7, shardapi.ChangesRequest{DocIDs: nil, Selector: nil}},
 		&call[shardapi.ChangesRequest]{7, shardapi.ChangesRequest{Since: 1<<64 - 1, Limit: -1, DocIDs: []string{}, Selector: []byte{}}},
+		&call[shardapi.ChangesRequest]{7, shardapi.ChangesRequest{Script: &shardapi.Script{Program: jsvm.Program{Key: odd, Design: []byte("{}")}, Func: "f", Map: true, Req: []byte{}, AllLeaves: true}}},
+		&call[shardapi.ViewRequest]{7, shardapi.ViewRequest{
+			Def:    shardapi.ViewDef{Sig: odd, Design: "_design/d", Name: odd, Program: jsvm.Program{Key: "k"}, Map: "m", Reduce: "r", IncludeDesign: true, LocalSeq: true, RawCollation: true, Partitioned: true},
+			Ranges: []shardapi.KeyRange{{Start: []byte("1"), StartID: odd, HasStartID: true, HasEndID: true, ExclusiveEnd: true}, {End: []byte{}}},
+			Update: shardapi.UpdateAfter, Partition: odd, Descending: true, Limit: -1, Reduce: true, GroupLevel: shardapi.GroupExact, Offset: true,
+		}},
+		&viewMessage{Head: &shardapi.ViewHead{TotalRows: -1, Offset: 2, Seq: 1<<64 - 1}},
+		&viewMessage{Rows: []shardapi.ViewRow{{Range: 3, Sort: []byte(odd), Key: []byte("null"), ID: odd, Value: []byte{}}, {}}},
+		&call[[]string]{1, []string{odd, ""}},
+		&shardapi.ViewInfo{Seq: 1<<64 - 1, CopySeq: 2, SizeFile: 3, SizeActive: 4, SizeExternal: 5, Updating: true, Waiting: 6},
+		&answer[[]shardapi.Task]{[]shardapi.Task{{Type: "indexer", Copy: 1, Design: odd}}},
+		&call[shardapi.WriteRequest]{1, shardapi.WriteRequest{DB: "d", User: model.User{Name: odd, Roles: []string{"_admin", ""}}, Security: []byte("{}")}},
 		&call[shardapi.ListRequest]{1<<64 - 1, shardapi.ListRequest{Start: &empty, End: nil, Limit: -1}},
 		&call[shardapi.ListRequest]{0, shardapi.ListRequest{Start: nil, End: &odd, Table: shardapi.TableLocal, Want: 15}},
 		&call[shardapi.WriteRequest]{1, shardapi.WriteRequest{Edits: []model.Edit{
