@@ -24,7 +24,7 @@ var shared lanes
 // leads, and takes along what others have brought until then.
 type lanes struct {
 	mu     sync.Mutex
-	groups []*group // each with at least one job
+	groups []*group // as many as were needed at once; new jobs fill up the first ones
 }
 
 // group is up to laneCount jobs. Jobs come in at its end; the first ones are the oldest.
@@ -107,10 +107,6 @@ func (l *lanes) lead(own *job) {
 		g.jobs = slices.DeleteFunc(g.jobs, func(j *job) bool { return j.done })
 	}
 	g.led = false
-	if len(g.jobs) == 0 {
-		l.groups = slices.DeleteFunc(l.groups, func(x *group) bool { return x == g })
-		return
-	}
 	// Where nobody waits, the first owner to need its bytes leads.
 	for _, j := range g.jobs {
 		if j.waits {

@@ -110,8 +110,8 @@ func TestOwnerIsAway(t *testing.T) {
 	if here.state != away.state {
 		t.Errorf("one stream gave %x, the other %x", here.state, away.state)
 	}
-	if len(own.groups) != 0 {
-		t.Errorf("%d groups are left", len(own.groups))
+	if len(own.groups) != 1 || len(own.groups[0].jobs) != 0 {
+		t.Errorf("%d groups, the first with %d jobs", len(own.groups), len(own.groups[0].jobs))
 	}
 }
 
