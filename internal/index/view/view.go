@@ -5,11 +5,14 @@
 package view
 
 import (
-	"context"
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"sync"
 
 	"github.com/divandb/divan/internal/kv"
+	"github.com/divandb/divan/internal/model"
 	"github.com/divandb/divan/internal/reduce"
-	"github.com/divandb/divan/internal/shardapi"
 )
 
 // Options of an Index.
@@ -20,11 +23,26 @@ type Options struct {
 	Reducer      reduce.Reducer // nil: none
 	RawCollation bool
 	Partitioned  bool
+
+	levelBits int // of a new index; 0: the usual
 }
 
 // Index is the index of one view of one copy. One goroutine at a time may change
 // it; any number may query it meanwhile.
-type Index struct{ o Options }
+type Index struct {
+	o    Options
+	keys keys
+	hash hasher
+
+	mu     sync.RWMutex
+	now    *meta // as stored, or of an index that is not stored yet
+	build  *build
+	closed bool
+
+	// Of the goroutine that changes the index.
+	diff   differ
+	memory unflushed
+}
 
 // DocRows are all rows of one document; those it had before are replaced.
 type DocRows struct {
@@ -36,41 +54,78 @@ type DocRows struct {
 type Row struct{ Key, Value []byte }
 
 // Open opens an index, which may not exist yet.
-func Open(o Options) (*Index, error) { panic("not there yet") }
-
-// Seq is the sequence up to which everything is in the index.
-func (x *Index) Seq() uint64 { panic("not there yet") }
-
-// Begin tells how many changes are ahead, so that the index can choose between
-// keeping its reductions as it goes and computing them once at the end.
-func (x *Index) Begin(changes int64) error { panic("not there yet") }
-
-// Apply puts in the rows of changed documents and moves the index to seq. A
-// document may stand in docs once. Row order within DocRows is the order of emits.
-func (x *Index) Apply(ctx context.Context, docs []DocRows, seq uint64) error { panic("not there yet") }
-
-// Finish ends what Begin began: what queries see is up to date afterwards.
-func (x *Index) Finish(ctx context.Context) error { panic("not there yet") }
-
-// Query answers from the index as it is.
-func (x *Index) Query(ctx context.Context, req *shardapi.ViewRequest) (*shardapi.ViewHead, shardapi.Stream[shardapi.ViewRow], error) {
-	panic("not there yet")
+func Open(o Options) (*Index, error) {
+	if o.Sig == "" || len(o.Sig) > maxSig {
+		return nil, fmt.Errorf("index/view: a signature of %d bytes", len(o.Sig))
+	}
+	x := &Index{o: o, keys: keys{prefix: appendIndex(nil, o.Copy, o.Sig)}}
+	x.diff.x = x
+	v, ok, err := o.Store.Get(x.keys.meta())
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		x.now = &meta{}
+		err = x.now.parse(bytes.Clone(v.Bytes()))
+		v.Release()
+	} else {
+		if o.levelBits == 0 {
+			o.levelBits = levelBits
+		}
+		x.now = emptyMeta(rand.Uint64(), o.levelBits)
+	}
+	if err != nil {
+		return nil, err
+	}
+	x.hash = newHasher(x.now.seed, x.now.bits)
+	if x.now.building {
+		x.build = &build{} // what was shown before the crash is gone
+	}
+	return x, nil
 }
 
-// Sizes of an index in bytes.
-type Sizes struct{ File, Active, External int64 }
+// Close gives back what a build under way holds of the store. The index may not be
+// used afterwards; streams that are open go on.
+func (x *Index) Close() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.closed = true
+	if x.build == nil {
+		return nil
+	}
+	b := x.build
+	x.build = nil
+	return b.release()
+}
 
-// Sizes measures the index.
-func (x *Index) Sizes() (Sizes, error) { panic("not there yet") }
+// Seq is the sequence up to which everything is in the index.
+func (x *Index) Seq() uint64 { return x.state().seq }
 
-// Signatures lists the indexes that a copy has in the store.
-func Signatures(store *kv.Store, copy uint64) ([]string, error) { panic("not there yet") }
+// state gives the present counters.
+func (x *Index) state() *meta {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.now
+}
 
-// Copies lists the copies that have indexes in the store.
-func Copies(store *kv.Store) ([]uint64, error) { panic("not there yet") }
+// setState makes what was written the present state.
+func (x *Index) setState(stored []byte) error {
+	m := &meta{}
+	if err := m.parse(stored); err != nil {
+		return err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.now = m
+	return nil
+}
 
-// Drop removes an index, in constant time.
-func Drop(store *kv.Store, copy uint64, sig string) error { panic("not there yet") }
-
-// DropCopy removes all indexes of a copy, in constant time.
-func DropCopy(store *kv.Store, copy uint64) error { panic("not there yet") }
+// alive tells whether the index may be changed.
+func (x *Index) alive() error {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if x.closed {
+		return model.ErrClosed
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package view
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	"github.com/divandb/divan/internal/kv"
+)
+
+// Apply puts in the rows of changed documents and moves the index to seq. A
+// document may stand in docs once. Row order within DocRows is the order of emits.
+// It is one batch: what a query sees is before all of it or after all of it.
+func (x *Index) Apply(ctx context.Context, docs []DocRows, seq uint64) error {
+	if err := x.alive(); err != nil {
+		return err
+	}
+	b := x.o.Store.NewBatch()
+	defer b.Close()
+	x.diff.reset()
+	if err := x.documents(ctx, docs, b); err != nil {
+		return err
+	}
+	d := &x.diff
+	now := x.state()
+	next := *now
+	next.seq = seq
+	next.rows += d.rows
+	next.external += d.external
+	next.active += d.active
+	if x.inBuild() {
+		next.building = true
+	} else if err := x.updateNodes(ctx, now, &next, b); err != nil {
+		return err
+	}
+	return x.commit(b, &next)
+}
+
+// commit writes a batch together with the counters that hold after it.
+func (x *Index) commit(b *kv.Batch, next *meta) error {
+	stored := next.append(nil)
+	b.Set(x.keys.meta(), stored)
+	size := int64(b.Size())
+	if err := commit(x.o.Store, b); err != nil {
+		return err
+	}
+	x.memory.wrote(x.o.Store, size)
+	return x.setState(stored)
+}
+
+// documents puts the rows of documents into the batch and notes what changed.
+func (x *Index) documents(ctx context.Context, docs []DocRows, b *kv.Batch) error {
+	var key []byte
+	for i := range docs {
+		if i%256 == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		doc := &docs[i]
+		key = x.keys.appendBack(key[:0], doc.ID)
+		v, ok, err := x.o.Store.Get(key)
+		if err != nil {
+			return err
+		}
+		first := len(x.diff.ops)
+		back, changed, err := x.diff.document(doc, v.Bytes())
+		v.Release()
+		if err != nil {
+			return err
+		}
+		switch {
+		case !changed:
+			continue
+		case len(back) > 0:
+			b.Set(key, back)
+		case ok:
+			b.Delete(key)
+		}
+		x.putRows(x.diff.ops[first:], b)
+	}
+	return nil
+}
+
+// putRows writes what happens to rows.
+func (x *Index) putRows(ops []op, b *kv.Batch) {
+	var key []byte
+	for i := range ops {
+		o := &ops[i]
+		if o.kind == opDelete {
+			key = x.keys.appendRow(key[:0], o.row)
+			b.Delete(key)
+			continue
+		}
+		k, v := b.SetDeferred(len(x.keys.prefix)+1+len(o.row), rowValueLen(len(o.sort), o.show))
+		x.keys.appendRow(k[:0], o.row)
+		putRowValue(v, len(o.sort), o.show)
+	}
+}
+
+// updateNodes works the noted changes into the nodes.
+func (x *Index) updateNodes(ctx context.Context, now, next *meta, b *kv.Batch) (err error) {
+	ops := x.diff.ops
+	if x.o.Reducer == nil {
+		ops = slices.DeleteFunc(ops, func(o op) bool { return o.kind == opChange })
+	}
+	if len(ops) == 0 {
+		return nil
+	}
+	slices.SortFunc(ops, func(a, b op) int { return bytes.Compare(a.row, b.row) })
+	u := &update{x: x, ctx: ctx, m: now, runs: rowRuns{reducer: x.o.Reducer}}
+	lower, upper := x.keys.bounds(tableRow)
+	if u.rows, err = x.o.Store.NewIter(lower, upper); err != nil {
+		return err
+	}
+	err = u.run(ops, next, b)
+	if closed := u.rows.Close(); err == nil {
+		err = closed
+	}
+	return err
+}

@@ -1,0 +1,30 @@
+package view
+
+// arena gives out bytes that stay where they are until reset, in large pieces.
+type arena struct {
+	piece []byte // its length is what is given out
+	used  int    // bytes given out since reset
+}
+
+// arenaPiece is the size of a piece; large wishes get a piece of their own.
+const arenaPiece = 64 << 10
+
+// room gives an empty slice with room for n bytes.
+func (a *arena) room(n int) []byte {
+	a.used += n
+	if cap(a.piece)-len(a.piece) < n {
+		if n > arenaPiece/4 {
+			return make([]byte, 0, n)
+		}
+		a.piece = make([]byte, 0, arenaPiece)
+	}
+	at := len(a.piece)
+	a.piece = a.piece[:at+n]
+	return a.piece[at : at : at+n]
+}
+
+// copy gives a copy of b.
+func (a *arena) copy(b []byte) []byte { return append(a.room(len(b)), b...) }
+
+// reset takes back all that was given out.
+func (a *arena) reset() { a.piece, a.used = a.piece[:0], 0 }
