@@ -40,6 +40,19 @@ func (c *Copy) Changes(ctx context.Context, req *shardapi.ChangesRequest) (shard
 	return s, nil
 }
 
+// SteadyChanges is Changes with one sight of the log from the first batch to the
+// end: no document is in it twice, and at its end nothing that the copy held at its
+// beginning was missed. While it is open, what is overwritten is kept, so it is for
+// readers that do not wait for anybody.
+func (c *Copy) SteadyChanges(ctx context.Context, req *shardapi.ChangesRequest) (shardapi.ChangeStream, error) {
+	st, err := c.Changes(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	st.(*changeStream).steady = true
+	return st, nil
+}
+
 // changeStream is a Changes under way.
 type changeStream struct {
 	view

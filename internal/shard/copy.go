@@ -172,6 +172,9 @@ func (c *Copy) settle(ctx context.Context) error {
 	return c.mark.waitTicket(ctx, ticket)
 }
 
+// Seq gives the durable sequence.
+func (c *Copy) Seq() uint64 { return c.mark.seq.Load() }
+
 // Sync returns once everything applied so far is durable.
 func (c *Copy) Sync(ctx context.Context) error { return c.settle(ctx) }
 

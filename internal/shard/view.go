@@ -33,6 +33,9 @@ type view struct {
 	timer *time.Timer
 	shut  bool
 	seq   uint64 // the sequence the sight is at least as new as
+
+	// steady keeps the snapshot to the end; only its iterators are made anew.
+	steady bool
 }
 
 // open makes the sight, if there is none, and waits until all of it is durable
@@ -41,22 +44,27 @@ func (v *view) open() (fresh bool, err error) {
 	if v.shut {
 		return false, errors.New("shard: the stream is closed")
 	}
-	if v.snap != nil {
+	if v.iter != nil {
 		return false, v.c.alive()
 	}
 	if err := v.ctx.Err(); err != nil {
 		return false, context.Cause(v.ctx)
+	}
+	if v.snap != nil {
+		if err := v.c.alive(); err != nil {
+			return false, err
+		}
+		return true, v.iterate()
 	}
 	before, _, err := v.c.present()
 	if err != nil {
 		return false, err
 	}
 	v.snap = v.c.store.NewSnapshot()
-	if v.iter, err = v.snap.NewIter(v.lower, v.upper); err != nil {
-		return false, errors.Join(err, v.drop())
+	if err := v.iterate(); err != nil {
+		return false, err
 	}
 	v.seq = before
-	v.timer = time.AfterFunc(v.c.opts.IterMax, v.expire)
 	// Everything the snapshot shows was applied by now.
 	if err := v.c.settle(v.ctx); err != nil {
 		return false, errors.Join(err, v.drop())
@@ -64,15 +72,42 @@ func (v *view) open() (fresh bool, err error) {
 	return true, nil
 }
 
+// iterate makes the iterator of a snapshot and starts its clock. The caller holds
+// mu.
+func (v *view) iterate() (err error) {
+	if v.iter, err = v.snap.NewIter(v.lower, v.upper); err != nil {
+		v.iter = nil
+		return errors.Join(err, v.drop())
+	}
+	v.timer = time.AfterFunc(v.c.opts.IterMax, v.expire)
+	return nil
+}
+
 // expire is the clock's call.
 func (v *view) expire() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	_ = v.drop() // an error of the iterator would have been seen by Next
+	// An error of the iterator would have been seen by Next.
+	if v.steady {
+		_ = v.dropIters()
+	} else {
+		_ = v.drop()
+	}
 }
 
 // drop gives the sight up. The caller holds mu.
 func (v *view) drop() (err error) {
+	err = v.dropIters()
+	if v.snap != nil {
+		err = errors.Join(err, v.snap.Close())
+		v.snap = nil
+	}
+	return err
+}
+
+// dropIters gives the iterators up, which keep files, but not the snapshot, which
+// keeps only what is overwritten meanwhile. The caller holds mu.
+func (v *view) dropIters() (err error) {
 	if v.timer != nil {
 		v.timer.Stop()
 		v.timer = nil
@@ -84,10 +119,6 @@ func (v *view) drop() (err error) {
 	if v.body != nil {
 		err = errors.Join(err, v.body.Close())
 		v.body = nil
-	}
-	if v.snap != nil {
-		err = errors.Join(err, v.snap.Close())
-		v.snap = nil
 	}
 	return err
 }
