@@ -13,14 +13,14 @@ type Rights uint16
 
 // The rights on a database, one for each role of the spec's table.
 const (
-	Reader     Rights = 1 << iota // read everything, design documents included
-	Writer                        // write documents other than design documents, and _local
-	DBAdmin                       // everything, and alone: design documents, indexes, security
-	Replicator                    // database information, _local, _revs_diff and its kin
-	DBUpdates                     // the database's events in the global feed
-	Design                        // read design documents
-	Shards                        // where the ranges are
-	SeeSecurity                   // read the security object
+	Reader      Rights = 1 << iota // read everything, design documents included
+	Writer                         // write documents other than design documents, and _local
+	DBAdmin                        // everything, and alone: design documents, indexes, security
+	Replicator                     // database information, _local, _revs_diff and its kin
+	DBUpdates                      // the database's events in the global feed
+	Design                         // read design documents
+	Shards                         // where the ranges are
+	SeeSecurity                    // read the security object
 
 	// allRights is what an administrator has.
 	allRights = Reader | Writer | DBAdmin | Replicator | DBUpdates | Design | Shards | SeeSecurity

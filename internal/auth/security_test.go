@@ -9,9 +9,9 @@ import (
 
 func TestSecurityRights(t *testing.T) {
 	t.Parallel()
-	const object = `{"service":{"ann":["_reader"],"bob":["_writer","clerk"],"cat":["_admin"],"dan":["_replicator","_db_updates"],
-		"eve":["_design"],"fay":["_shards"],"gus":["_security"],"hal":[],"nobody":["_reader"]},
-		"members":{"names":["mia"],"roles":["staff"]},"admins":{"names":["amy"],"roles":["boss"]}%s}`
+	const object = `{"service":{"ann":["_reader"],"bob":["_writer","clerk"],"cat":["_admin"],"dan":["_replicator","_db_updates"],` +
+		`"eve":["_design"],"fay":["_shards"],"gus":["_security"],"hal":[],"nobody":["_reader"]},` +
+		`"members":{"names":["mia"],"roles":["staff"]},"admins":{"names":["amy"],"roles":["boss"]}%s}`
 	open, err := ParseSecurity([]byte(fmt.Sprintf(object, "")))
 	if err != nil {
 		t.Fatal(err)
