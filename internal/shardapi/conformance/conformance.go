@@ -20,12 +20,15 @@ import (
 // passes because of it.
 const patience = 2 * time.Minute
 
-// Run checks a host. newHost is called once and must give an empty host; the tests
-// run side by side on copies of their own.
+// Run checks a host. newHost is called once and must give an empty host, with a
+// store of indexes and workers for JavaScript; the tests run side by side on copies
+// of their own.
 func Run(t *testing.T, newHost func(t *testing.T) shardapi.Host) {
 	host := newHost(t)
 	var copies atomic.Uint64
-	for _, group := range [][]scene{documentScenes, batchScenes, localScenes, listScenes, changeScenes, attachmentScenes, lifeScenes} {
+	groups := [][]scene{documentScenes, batchScenes, localScenes, listScenes, changeScenes, attachmentScenes, lifeScenes,
+		viewScenes, groupScenes, scriptScenes}
+	for _, group := range groups {
 		for _, s := range group {
 			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()

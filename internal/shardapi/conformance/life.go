@@ -171,6 +171,8 @@ func dropRefusesAll(t *trial) {
 		"Info":          func() error { _, err := sh.Info(t.ctx); return err },
 		"PartitionInfo": func() error { _, err := sh.PartitionInfo(t.ctx, "p"); return err },
 		"Sync":          func() error { return sh.Sync(t.ctx) },
+		"View":          func() error { _, _, err := sh.View(t.ctx, &shardapi.ViewRequest{Limit: -1}); return err },
+		"ViewInfo":      func() error { _, err := sh.ViewInfo(t.ctx, []string{"x"}); return err },
 		"Stage":         func() error { _, err := sh.Stage(t.ctx, strings.NewReader("x")); return err },
 		"Stage of more than is ever read": func() error {
 			_, err := sh.Stage(t.ctx, io.LimitReader(endless{}, 1<<30))
