@@ -63,8 +63,12 @@ var layers = map[string]int{
 	"cmd/divan": 12,
 }
 
-// pebbleImporter is the one package that may import Pebble.
-const pebbleImporter = "internal/kv"
+// soleImporters are the packages that alone may import a module, by its path.
+var soleImporters = map[string]string{
+	"github.com/cockroachdb/pebble": "internal/kv",
+	"modernc.org/quickjs":           "internal/jsvm",
+	"modernc.org/libquickjs":        "internal/jsvm",
+}
 
 func goFiles(t *testing.T) []string {
 	t.Helper()
@@ -109,8 +113,10 @@ func TestImportsPointDown(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if strings.HasPrefix(path, "github.com/cockroachdb/pebble") && pkg != pebbleImporter {
-				t.Errorf("%s imports %s: only %s may", file, path, pebbleImporter)
+			for module, importer := range soleImporters {
+				if strings.HasPrefix(path, module) && pkg != importer {
+					t.Errorf("%s imports %s: only %s may", file, path, importer)
+				}
 			}
 			target, ours := strings.CutPrefix(path, module)
 			if !ours {

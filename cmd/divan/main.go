@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/divandb/divan/bench"
+	"github.com/divandb/divan/internal/jsvm"
 	"github.com/divandb/divan/internal/server"
 )
 
@@ -31,6 +32,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	switch word {
 	case "serve":
 		return server.Run(args[1:], stdout, stderr)
+	case "js-worker": // started by the server itself
+		return jsvm.WorkerMain(args[1:], os.Stdin, stdout, stderr)
 	case "bench":
 		err = bench.Main(args[1:], stdout)
 	case "version", "--version":

@@ -1,0 +1,315 @@
+package jsvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// batch is one operation on many items. It goes to a worker in pieces; a piece that
+// does not get through is replayed item by item, and an item function by function,
+// until the one is found that is the reason.
+type batch struct {
+	pool  *Pool
+	prog  Program
+	op    string
+	funcs []string
+	extra []byte
+	n     int // items
+	// perFunc says that an item has one result per function, and that functions may
+	// be run apart.
+	perFunc bool
+	// appendItem appends the JSON of an item.
+	appendItem func(dst []byte, i int) []byte
+	// take gets the result of function k on item i.
+	take func(i, k int, r result)
+
+	buf   []byte
+	kills int
+}
+
+// A piece of a batch has at most so many items, and no more of them than fit into so
+// many bytes.
+const (
+	pieceItems = 256
+	pieceBytes = 512 << 10
+)
+
+// maxKills is how many scripts of one batch may pass a limit. Each of them takes the
+// whole time limit; the rest of such a batch is not worth the wait.
+const maxKills = 10
+
+// run does the whole batch. Its error is that of the context or of the pool; what
+// scripts do wrong comes with the results.
+func (b *batch) run(ctx context.Context) error {
+	for at := 0; at < b.n; {
+		items := min(b.pool.pace.items(b.paceKey()), b.n-at)
+		body := append(b.buf[:0], '[')
+		end := at
+		for end < at+items && (end == at || len(body) < pieceBytes) {
+			if end > at {
+				body = append(body, ',')
+			}
+			body = b.appendItem(body, end)
+			end++
+		}
+		body = append(body, ']')
+		b.buf = body
+		began := time.Now()
+		if err := b.piece(ctx, at, end, b.funcs, 0, body); err != nil {
+			return err
+		}
+		b.pool.pace.note(b.paceKey(), end-at, time.Since(began), b.pool.o.CallTime)
+		at = end
+	}
+	return nil
+}
+
+func (b *batch) paceKey() paceKey { return paceKey{b.prog.Key, b.op} }
+
+// piece runs items at to end with funcs, which begin with number first.
+func (b *batch) piece(ctx context.Context, at, end int, funcs []string, first int, body []byte) error {
+	single := end-at == 1 && (len(funcs) == 1 || !b.perFunc)
+	if b.kills >= maxKills {
+		b.giveUp(at, end, funcs, first)
+		return nil
+	}
+	var failed *failure
+	for crashes := 1; ; crashes++ {
+		err := b.try(ctx, at, end, funcs, first, body)
+		if err == nil {
+			return nil
+		}
+		if !errors.As(err, &failed) {
+			return err
+		}
+		if failed.kind != failedCrash || crashes >= attempts(single, failed.alien) {
+			break
+		}
+	}
+	switch {
+	case single:
+		if failed.kind != failedInternal {
+			b.kills++
+		}
+		b.take(at, first, result{err: b.pool.verdict(failed)})
+		return nil
+	case end-at > 1:
+		b.pool.o.Log.Info("a batch of JavaScript calls is replayed one by one",
+			"program", b.prog.Key, "items", end-at, "reason", b.pool.verdict(failed))
+		for i := at; i < end; i++ {
+			item := append(b.appendItem([]byte{'['}, i), ']')
+			if err := b.piece(ctx, i, i+1, funcs, first, item); err != nil {
+				return err
+			}
+		}
+		return nil
+	default:
+		for k := range funcs {
+			if err := b.piece(ctx, at, end, funcs[k:k+1], first+k, body); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// attempts is how often a request is sent to a worker before its end is taken for
+// the request's fault. When something outside ended the worker it mostly is not.
+func attempts(single, alien bool) int {
+	switch {
+	case single && alien:
+		return 10
+	case alien:
+		return 3
+	case single:
+		return 2
+	default:
+		return 1
+	}
+}
+
+func (b *batch) giveUp(at, end int, funcs []string, first int) {
+	err := &Killed{Reason: fmt.Sprintf("not run, since %d scripts of the same batch passed a limit", b.kills)}
+	for i := at; i < end; i++ {
+		for k := range funcs {
+			b.take(i, first+k, result{err: err})
+			if !b.perFunc {
+				break
+			}
+		}
+	}
+}
+
+// try sends one request and takes its results.
+func (b *batch) try(ctx context.Context, at, end int, funcs []string, first int, body []byte) error {
+	reply, err := b.pool.exchange(ctx, &runRequest{key: b.prog.Key, op: b.op, funcs: funcs, extra: b.extra, body: body}, b.prog)
+	if err != nil {
+		return err
+	}
+	per := 1
+	if b.perFunc {
+		per = len(funcs)
+	}
+	results, err := splitReply(reply, (end-at)*per)
+	if err != nil {
+		return &failure{kind: failedInternal, reason: err.Error()}
+	}
+	for n, r := range results {
+		b.take(at+n/per, first+n%per, r)
+	}
+	return nil
+}
+
+// exchange sends a request to a worker and gives the text of its results, in memory
+// of its own and normalised.
+func (p *Pool) exchange(ctx context.Context, r *runRequest, prog Program) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	w, err := p.calls.take(ctx, r.key)
+	if err != nil {
+		return nil, err
+	}
+	reply, retire, err := w.roundTrip(ctx, r, prog)
+	var failed *failure
+	switch {
+	case err == nil:
+		p.giveBack(&p.calls, w, retire)
+	case errors.As(err, &failed) && failed.kind != failedCrash && !w.isKilled():
+		// The worker itself said so: it is well.
+		p.calls.put(w)
+		return nil, err
+	case errors.As(err, &failed):
+		p.calls.remove(w)
+		if p.calls.isClosed() {
+			return nil, ErrClosed
+		}
+		p.o.Log.Warn("a JavaScript worker was lost", "program", r.key, "pid", w.cmd.Process.Pid, "reason", failed.reason)
+		return nil, err
+	default:
+		// The caller left. The worker ends its call, and may be used again then.
+		go p.drain(w)
+		return nil, err
+	}
+	text, lines, err := openReply(reply)
+	if err != nil {
+		return nil, &failure{kind: failedInternal, reason: err.Error()}
+	}
+	p.logLines(r.key, lines)
+	return text, nil
+}
+
+func (p *Pool) giveBack(s *workerSet, w *process, retire bool) {
+	if retire {
+		s.remove(w)
+		return
+	}
+	s.put(w)
+}
+
+// drain reads a reply that nobody waits for any more.
+func (p *Pool) drain(w *process) {
+	kind, payload, err := w.read(context.Background(), w.startClock())
+	if err != nil || len(payload) == 0 || (kind != frameDone && kind != frameFailed) {
+		p.calls.remove(w)
+		return
+	}
+	p.giveBack(&p.calls, w, kind == frameDone && payload[0]&flagRetire != 0)
+}
+
+// roundTrip runs one request on a worker. The reply is good until the worker's next
+// request.
+func (w *process) roundTrip(ctx context.Context, r *runRequest, prog Program) (reply []byte, retire bool, err error) {
+	if !w.knows(r.key) {
+		r.design = prog.Design
+	}
+	for {
+		w.buf = endFrame(r.append(beginFrame(w.buf[:0], frameRun)))
+		c := w.startClock()
+		if err := w.write(w.buf); err != nil {
+			return nil, false, err
+		}
+		if cap(w.buf) > keepBuffer {
+			w.buf = nil
+		}
+		kind, payload, err := w.read(ctx, c)
+		if err != nil {
+			return nil, false, err
+		}
+		switch {
+		case kind == frameDone && len(payload) > 0:
+			w.learn(r.key)
+			return payload[1:], payload[0]&flagRetire != 0, nil
+		case kind == frameFailed && len(payload) > 0:
+			return nil, false, &failure{kind: failureKind(payload[0]), reason: string(payload[1:])}
+		case kind == frameDesign && r.design == nil:
+			r.design = prog.Design
+		default:
+			return nil, false, w.crash(fmt.Errorf("%w: type %q", errBadFrame, kind))
+		}
+	}
+}
+
+// verdict is what a script is told that did not get through, alone and with nobody
+// else to blame.
+func (p *Pool) verdict(f *failure) error {
+	switch f.kind {
+	case failedTime:
+		return &Killed{Reason: fmt.Sprintf("it passed the time limit of %s", p.o.CallTime)}
+	case failedMemory:
+		return &Killed{Reason: fmt.Sprintf("it passed the memory limit of %d MiB", p.o.Memory>>20)}
+	case failedSize:
+		return &Killed{Reason: fmt.Sprintf("its result passes %d MiB", maxResult>>20)}
+	case failedCrash:
+		return &Killed{Reason: f.reason}
+	default:
+		return &Thrown{Name: "InternalError", Reason: f.reason}
+	}
+}
+
+func (p *Pool) logLines(program string, lines []string) {
+	for _, line := range lines {
+		p.o.Log.Info("JavaScript log", "program", program, "message", line)
+	}
+}
+
+// pace remembers how many items of a program fit well into the time limit, for those
+// that are slow: a batch that runs into the limit is done twice.
+type pace struct {
+	mu   sync.Mutex
+	slow map[paceKey]int
+}
+
+type paceKey struct{ program, op string }
+
+// maxPaces bounds the memory of it; forgetting costs one replay each.
+const maxPaces = 1024
+
+func (p *pace) items(key paceKey) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n, ok := p.slow[key]; ok {
+		return n
+	}
+	return pieceItems
+}
+
+func (p *pace) note(key paceKey, items int, took, limit time.Duration) {
+	perItem := max(took/time.Duration(items), 1)
+	fits := int(min(limit/4/perItem, pieceItems))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, slow := p.slow[key]
+	switch {
+	case fits >= pieceItems && slow:
+		delete(p.slow, key)
+	case fits < pieceItems:
+		if p.slow == nil || len(p.slow) >= maxPaces {
+			p.slow = map[paceKey]int{}
+		}
+		p.slow[key] = max(fits, 1)
+	}
+}
