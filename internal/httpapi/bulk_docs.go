@@ -164,7 +164,7 @@ func (b *bulk) stage() error {
 }
 
 func (b *bulk) write() error {
-	out, err := b.a.Coordinator.Write(b.rq.ctx(), b.db, b.edits, coordinator.WriteOptions{W: b.mode.w})
+	out, err := b.a.Coordinator.Write(b.rq.ctx(), b.db, b.edits, coordinator.WriteOptions{W: b.mode.w, User: b.rq.who.user()})
 	if err != nil {
 		return err
 	}

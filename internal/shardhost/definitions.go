@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/divandb/divan/internal/jsvm"
+	"github.com/divandb/divan/internal/model"
 	"github.com/divandb/divan/internal/shardapi"
 )
 
@@ -33,6 +34,8 @@ type Validator struct {
 	Design  string
 	Program jsvm.Program
 	Func    string
+	// Err is set for a function that cannot run here: it refuses every edit.
+	Err *model.Error
 }
 
 // nothingDefined is the answer where there are no definitions.
