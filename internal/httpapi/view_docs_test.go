@@ -41,19 +41,19 @@ func TestViewDocuments(t *testing.T) {
 		if d == nil {
 			return "null"
 		}
-		return fmt.Sprint(d["_id"], " ", d["_rev"], " ", d["v"], d["me"])
+		return fmt.Sprint(d["_id"], " ", d["_rev"], " ", d["v"], "/", d["me"])
 	}
 	linker := s.Do(t, "GET", db+"/linker", nil).Str("_rev")
 	for key, want := range map[string]string{
-		"0": "target " + second + " 2<nil>",
+		"0": "target " + second + " 2/<nil>",
 		"1": "null",
 		"2": "null",
-		"3": "target " + first + " 1<nil>",
+		"3": "target " + first + " 1/<nil>",
 		"4": "null",
 		"5": "null",
-		"6": "linker " + linker + " <nil>1",
-		"7": "linker " + linker + " <nil>1",
-		"8": "linker " + linker + " <nil>1",
+		"6": "linker " + linker + " <nil>/1",
+		"7": "linker " + linker + " <nil>/1",
+		"8": "linker " + linker + " <nil>/1",
 	} {
 		if got := show(links[key]); got != want {
 			t.Errorf("link %s: %s, want %s", key, got, want)
@@ -84,7 +84,7 @@ func TestViewDocuments(t *testing.T) {
 	}
 	// The document is the one of now, the row may be of an older state.
 	later := s.Do(t, "PUT", db+"/target?rev="+second, `{"v":4}`).Want(201).Str("rev")
-	if got := show(docs("link", "update=false")["0"]); got != "target "+later+" 4<nil>" {
+	if got := show(docs("link", "update=false")["0"]); got != "target "+later+" 4/<nil>" {
 		t.Errorf("after an edit: %s", got)
 	}
 }

@@ -12,9 +12,6 @@ import (
 	"github.com/divandb/divan/internal/shardapi"
 )
 
-// errNoView is the answer to a view that the design document does not define.
-var errNoView = &model.Error{Kind: model.KindNotFound, Name: "not_found", Reason: "missing_named_view"}
-
 // getView answers one view, asked by GET or POST.
 func getView(a *API, rq *request) error {
 	db, err := rq.database()
@@ -200,9 +197,9 @@ func (va *askedView) read(src *viewSource) (*design.View, *viewQuery, error) {
 		}
 		q.partition = va.partition
 	}
-	view, ok := va.doc.View(va.rq.param("view"))
-	if !ok {
-		return nil, nil, errNoView
+	view, err := va.doc.NamedView(va.rq.param("view"))
+	if err != nil {
+		return nil, nil, err
 	}
 	return view, q, q.fit(view)
 }

@@ -304,6 +304,8 @@ func TestViewErrors(t *testing.T) {
 	s.Do(t, "GET", db+"/_design/gone/_view/v", nil).Want(200)
 	rev := s.Do(t, "GET", db+"/_design/gone", nil).Str("_rev")
 	s.Do(t, "DELETE", db+"/_design/gone?rev="+rev, nil).Want(200)
+	s.Do(t, "PUT", db+"/_design/q", `{"language":"query","views":{"v":{"map":{"fields":{"a":"asc"}},"reduce":"_count"}}}`).Want(201)
+	s.Do(t, "PUT", db+"/_design/e", `{"language":"erlang","views":{"v":{"map":"fun({Doc}) -> Emit(null, 1) end."}}}`).Want(201)
 	n, typ := "/_design/d/_view/n", "/_design/d/_view/type"
 	for _, x := range []struct {
 		method, path, body string
@@ -315,6 +317,9 @@ func TestViewErrors(t *testing.T) {
 		{"GET", "/_design/none/_info", "", 404, "not_found", "missing"},
 		{"GET", "/_design/gone/_view/v", "", 404, "not_found", "deleted"},
 		{"GET", "/_design/gone/_info", "", 404, "not_found", "deleted"},
+		{"GET", "/_design/q/_view/v", "", 501, "not_implemented", "An index of the language `query` cannot be asked as a view."},
+		{"GET", "/_design/q/_view/w", "", 404, "not_found", "missing_named_view"},
+		{"GET", "/_design/e/_view/v", "", 500, "unknown_query_language", "erlang"},
 		{"POST", "/_design/none/_view/v/queries", `{"queries":[]}`, 404, "not_found", "missing"},
 		{"POST", "/_design/d/_view/none/queries", `{"queries":[{}]}`, 404, "not_found", "missing_named_view"},
 		{"GET", n + "?limit=x", "", 400, "query_parse_error", `Invalid value for integer: "x"`},
