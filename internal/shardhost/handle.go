@@ -39,7 +39,7 @@ func use[T any](s handle, fn func(c *shard.Copy) (T, error)) (T, error) {
 
 // Write implements shardapi.Shard.
 func (s handle) Write(ctx context.Context, req *shardapi.WriteRequest) (*shardapi.WriteResponse, error) {
-	return use(s, func(c *shard.Copy) (*shardapi.WriteResponse, error) { return c.Write(ctx, req) })
+	return use(s, func(c *shard.Copy) (*shardapi.WriteResponse, error) { return s.checkedWrite(ctx, c, req) })
 }
 
 // Read implements shardapi.Shard.
@@ -117,16 +117,6 @@ func (s handle) PartitionInfo(ctx context.Context, partition string) (*shardapi.
 func (s handle) Sync(ctx context.Context) error {
 	_, err := use(s, func(c *shard.Copy) (struct{}, error) { return struct{}{}, c.Sync(ctx) })
 	return err
-}
-
-// View implements shardapi.Shard.
-func (s handle) View(ctx context.Context, req *shardapi.ViewRequest) (*shardapi.ViewHead, shardapi.Stream[shardapi.ViewRow], error) {
-	panic("not there yet")
-}
-
-// ViewInfo implements shardapi.Shard.
-func (s handle) ViewInfo(ctx context.Context, sigs []string) (*shardapi.ViewInfo, error) {
-	panic("not there yet")
 }
 
 // Stage implements shardapi.Shard.

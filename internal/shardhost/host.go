@@ -1,7 +1,7 @@
 // Package shardhost holds the shard copies of this node: it opens them when they
-// are asked for, closes them when they are idle, drops them for good, and
-// compacts them in the background. It is the local implementation of the
-// contract in package shardapi.
+// are asked for, closes them when they are idle, drops them for good, compacts
+// them in the background, and keeps their indexes. It is the local implementation
+// of the contract in package shardapi.
 package shardhost
 
 import (
@@ -55,6 +55,16 @@ type Options struct {
 	// OnDesign is called after every durable change of a design document in a copy,
 	// before its writer hears of it.
 	OnDesign func(id shardapi.CopyID)
+	// IndexDelay is how long after the first change of a copy its indexes are brought
+	// up to date in the background, so that a bulk load is not slowed by tiny passes;
+	// default 1 s.
+	IndexDelay time.Duration
+	// IndexGrace is how long an index that nobody defines any more stays at least;
+	// default 60 s.
+	IndexGrace time.Duration
+	// Database names the database of a copy for the log; nil: only its number is
+	// logged.
+	Database func(id shardapi.CopyID) string
 	// Logger takes what goes wrong in the background; default slog.Default.
 	Logger *slog.Logger
 }
@@ -80,6 +90,12 @@ func (o Options) withDefaults() Options {
 	if o.StagedFor <= 0 {
 		o.StagedFor = 15 * time.Minute
 	}
+	if o.IndexDelay <= 0 {
+		o.IndexDelay = time.Second
+	}
+	if o.IndexGrace <= 0 {
+		o.IndexGrace = time.Minute
+	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -102,6 +118,10 @@ type Host struct {
 	dirtyMu sync.Mutex
 	dirty   map[shardapi.CopyID]struct{}
 
+	passes passes
+	warm   *warmer // nil without a store of indexes
+
+	ctx  context.Context // ends with the host
 	stop context.CancelFunc
 	work sync.WaitGroup
 }
@@ -112,7 +132,10 @@ type entry struct {
 	copy *shard.Copy
 	err  error
 	seen atomic.Pointer[shard.Copy] // copy, for those who did not go through once
-	refs atomic.Int64               // calls and streams under way; raised under Host.mu
+	// refs are calls and streams under way. They are raised under Host.mu, or by
+	// somebody who holds one.
+	refs    atomic.Int64
+	indexes atomic.Pointer[copyIndexes] // nil until somebody asks for one
 }
 
 // New makes the host of the copies in store; large attachments are files below
@@ -127,11 +150,16 @@ func New(store *kv.Store, dir string, o Options) (*Host, error) {
 		return nil, err
 	}
 	h.shard = shard.Prepare(shard.Options{BlobDir: h.dir, InlineMax: o.InlineMax, OnUpdate: h.updated})
-	ctx, stop := context.WithCancel(context.Background())
-	h.stop = stop
+	ctx, stop := context.WithCancelCause(context.Background())
+	h.ctx, h.stop = ctx, func() { stop(model.ErrClosed) }
 	if h.opts.CompactEvery > 0 {
 		h.work.Add(1)
 		go h.background(ctx)
+	}
+	if h.opts.Index != nil {
+		h.passes.init()
+		h.warm = newWarmer(h)
+		h.work.Go(h.warm.run)
 	}
 	return h, nil
 }
@@ -146,6 +174,9 @@ func (h *Host) markDirty(id uint64) {
 // updated hears of every durable change.
 func (h *Host) updated(id, seq uint64) {
 	h.markDirty(id)
+	if h.warm != nil {
+		h.warm.changed(shardapi.CopyID(id))
+	}
 	if h.opts.OnUpdate != nil {
 		h.opts.OnUpdate(shardapi.CopyID(id), seq)
 	}
@@ -155,6 +186,7 @@ func (h *Host) updated(id, seq uint64) {
 // closed before the store is.
 func (h *Host) Close() error {
 	h.stop()
+	h.passes.end()
 	h.mu.Lock()
 	h.closed = true
 	open := h.open
@@ -167,7 +199,13 @@ func (h *Host) Close() error {
 		}
 	}
 	h.work.Wait()
-	return nil
+	var errs []error
+	for _, e := range open {
+		if s := e.indexes.Load(); s != nil {
+			errs = append(errs, s.release())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // acquire gives an open copy; the caller must release the entry.
@@ -228,6 +266,11 @@ func (h *Host) evict() {
 		if c := e.seen.Load(); e.refs.Load() != 0 || c == nil || !c.Idle() {
 			continue
 		}
+		if s := e.indexes.Load(); s != nil {
+			if err := s.release(); err != nil {
+				h.opts.Logger.Warn("closing an index", "copy", uint64(id), "error", err)
+			}
+		}
 		delete(h.open, id)
 		if enough--; enough == 0 {
 			return
@@ -255,10 +298,13 @@ func (h *Host) Drop(_ context.Context, id shardapi.CopyID) error {
 	h.mu.Unlock()
 	done := h.work.Done
 	defer func() { done() }()
+	var indexes *copyIndexes
 	if e != nil {
 		e.once.Do(func() { e.err = model.ErrCopyClosed })
 		if e.copy != nil {
 			e.copy.Close(model.ErrCopyClosed)
+			indexes = h.indexesOf(e, id) // made now, so that nobody makes them later
+			indexes.close(model.ErrCopyClosed)
 		}
 	}
 	b := h.store.NewBatch()
@@ -275,6 +321,7 @@ func (h *Host) Drop(_ context.Context, id shardapi.CopyID) error {
 	done = func() {} // the goroutine takes over
 	go func() {
 		defer finish()
+		h.dropIndexes(id, indexes)
 		if err := os.RemoveAll(shard.BlobPath(h.dir, uint64(id))); err != nil {
 			// The next start removes them: no row names them any more.
 			h.opts.Logger.Warn("attachment files of a dropped copy stay for now", "copy", uint64(id), "error", err)
@@ -290,7 +337,7 @@ func (h *Host) Tasks(_ context.Context) ([]shardapi.Task, error) {
 	if h.closed {
 		return nil, model.ErrClosed
 	}
-	var tasks []shardapi.Task
+	tasks := h.passes.tasks()
 	for _, e := range h.open {
 		c := e.seen.Load()
 		if e.refs.Load() == 0 || c == nil {
