@@ -83,6 +83,9 @@ func (st *stream) rest() error {
 func (st *stream) Next() ([]shardapi.ViewRow, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	if st.ended && !st.isEarly {
+		return nil, io.EOF // also when the end has closed it
+	}
 	if st.shut {
 		return nil, errors.New("index/view: the stream is closed")
 	}
