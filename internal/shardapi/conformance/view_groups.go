@@ -189,7 +189,7 @@ func groupScriptFails(t *trial) {
 	}
 	def = t.define("sum", `function(doc) { emit(1, doc._id); }`, "_sum")
 	rows = t.groups(shardapi.ViewRequest{Def: def, GroupLevel: shardapi.GroupNone, Ranges: everything, Limit: -1})
-	if len(rows) != 1 || !strings.HasPrefix(rows[0], "null failed: ") || !strings.Contains(rows[0], "builtin_reduce_error") {
+	if len(rows) != 1 || !strings.Contains(rows[0], "builtin_reduce_error") { // in the value, as CouchDB has it
 		t.Errorf("a sum of words: %q", rows)
 	}
 }
