@@ -190,6 +190,10 @@ func getActiveTasks(a *API, rq *request) error {
 		b = strconv.AppendInt(b, t.UpdatedOn, 10)
 		b = append(b, `,"database":`...)
 		b = rawjson.AppendString(b, t.Database.Name)
+		if t.Design != "" {
+			b = append(b, `,"design_document":`...)
+			b = rawjson.AppendString(b, t.Design)
+		}
 		b = append(b, `,"changes_done":`...)
 		b = strconv.AppendInt(b, t.ChangesDone, 10)
 		b = append(b, `,"total_changes":`...)
