@@ -132,7 +132,7 @@ func attempts(single, alien bool) int {
 }
 
 func (b *batch) giveUp(at, end int, funcs []string, first int) {
-	err := &Killed{Reason: fmt.Sprintf("not run, since %d scripts of the same batch passed a limit", b.kills)}
+	err := &Killed{Skipped: true, Reason: fmt.Sprintf("not run, since %d scripts of the same batch passed a limit", b.kills)}
 	for i := at; i < end; i++ {
 		for k := range funcs {
 			b.take(i, first+k, result{err: err})

@@ -6,22 +6,29 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/divandb/divan/internal/jsvm"
-	"github.com/divandb/divan/internal/testserver"
 )
 
 // shortTime is the time limit of tests in which scripts run away.
-const shortTime = 250 * time.Millisecond
+const shortTime = 100 * time.Millisecond
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "js-worker" {
+		os.Exit(jsvm.WorkerMain(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
 
 // newPool makes a pool that ends with the test.
 func newPool(t testing.TB, o jsvm.Options) *jsvm.Pool {
 	t.Helper()
-	o.Command = []string{testserver.Binary(t), "js-worker"}
+	o.Command = workerCommand(t)
 	p := jsvm.New(o)
 	t.Cleanup(func() { p.Close() })
 	return p

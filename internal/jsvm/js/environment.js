@@ -155,7 +155,7 @@ function functionOf(source) {
     throw new Refusal("compilation_error", "Expression does not eval to a function." + quote(source));
   }
   if (prototypeOf(value) !== plainFunction) {
-    throw new Refusal("compilation_error", "An async function, a generator or a class cannot be called here." + quote(source));
+    throw new Refusal("compilation_error", "An async function or a generator cannot be called here." + quote(source));
   }
   return value;
 }
