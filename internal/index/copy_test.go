@@ -2,6 +2,7 @@ package index
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -86,6 +87,7 @@ type mapFunc func(doc []byte) jsvm.Emitted
 type goMapper struct {
 	funcs map[string]mapFunc
 	err   error // of the pool
+	skip  bool  // as the pool does, skip the rest after too many kills
 
 	mu    sync.Mutex
 	calls int
@@ -103,12 +105,21 @@ func (m *goMapper) Map(ctx context.Context, _ jsvm.Program, maps []string, docs 
 		return nil, err
 	}
 	out := make([][]jsvm.Emitted, len(docs))
+	kills := 0
 	for i, doc := range docs {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		for _, name := range maps {
-			out[i] = append(out[i], m.funcs[name](doc))
+			if m.skip && kills >= MaxKills {
+				out[i] = append(out[i], jsvm.Emitted{Err: &jsvm.Killed{Skipped: true}})
+				continue
+			}
+			e := m.funcs[name](doc)
+			if errors.As(e.Err, new(*jsvm.Killed)) {
+				kills++
+			}
+			out[i] = append(out[i], e)
 		}
 	}
 	return out, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -101,29 +102,34 @@ func (w *Views[D]) Process(ctx context.Context, docs []Doc) (Mapped[D], int, err
 			texts = append(texts, docs[i].Text)
 		}
 	}
-	var emitted [][]jsvm.Emitted
-	if len(texts) > 0 {
-		var err error
-		if emitted, err = w.Mapper.Map(ctx, w.Program, maps, texts); err != nil {
-			return out, 0, err
-		}
-		if len(emitted) != len(texts) {
-			return out, 0, fmt.Errorf("map: %d answers to %d documents", len(emitted), len(texts))
-		}
+	emitted, err := w.mapAll(ctx, maps, texts)
+	if err != nil {
+		return out, 0, err
 	}
 	size, live := 0, 0
+	for n, k := range views {
+		killed, err := w.settle(ctx, k, docs, texts, emitted, n)
+		if err != nil {
+			return out, 0, err
+		}
+		if killed {
+			// To find this out was dear: the checkpoint goes past it soon, so that it
+			// need not be found out again.
+			size += commitBytes
+		}
+	}
 	for i := range docs {
 		var answers []jsvm.Emitted // none: the document is deleted
 		if docs[i].Text != nil {
-			if answers = emitted[live]; len(answers) != len(maps) {
-				return out, 0, fmt.Errorf("map: %d answers of %d functions", len(answers), len(maps))
-			}
+			answers = emitted[live]
 			live++
 		}
 		for n, k := range views {
 			var rows []byte
 			if answers != nil {
-				rows = w.emitted(k, docs[i].ID, &answers[n], &size)
+				if rows = answers[n].Rows; answers[n].Err != nil {
+					rows = nil
+				}
 			}
 			d, err := w.Rows(docs[i].ID, rows)
 			if err != nil {
@@ -140,33 +146,97 @@ func (w *Views[D]) Process(ctx context.Context, docs []Doc) (Mapped[D], int, err
 	return out, size, nil
 }
 
-// emitted gives the rows that a view made of a document; a function that failed on
-// it made none.
-func (w *Views[D]) emitted(k int, id string, e *jsvm.Emitted, size *int) []byte {
-	if e.Err == nil {
-		return e.Rows
+// mapAll calls map functions with documents and checks the form of the answer.
+func (w *Views[D]) mapAll(ctx context.Context, maps []string, texts [][]byte) ([][]jsvm.Emitted, error) {
+	if len(texts) == 0 {
+		return nil, nil
 	}
+	emitted, err := w.Mapper.Map(ctx, w.Program, maps, texts)
+	if err != nil {
+		return nil, err
+	}
+	if len(emitted) != len(texts) {
+		return nil, fmt.Errorf("map: %d answers to %d documents", len(emitted), len(texts))
+	}
+	for i := range emitted {
+		if len(emitted[i]) != len(maps) {
+			return nil, fmt.Errorf("map: %d answers of %d functions", len(emitted[i]), len(maps))
+		}
+	}
+	return emitted, nil
+}
+
+// settle counts the documents at which view k failed, whose answers are column n of
+// emitted. Those that were skipped because another view ran away too often are
+// mapped again, for this view alone.
+func (w *Views[D]) settle(ctx context.Context, k int, docs []Doc, texts [][]byte, emitted [][]jsvm.Emitted, n int) (killed bool, err error) {
 	v := w.Views[k]
-	var killed *jsvm.Killed
-	if !errors.As(e.Err, &killed) {
-		w.threw(v, id, e.Err)
-		return nil
+	if !slices.ContainsFunc(emitted, func(e []jsvm.Emitted) bool { return e[n].Err != nil }) {
+		return false, nil // as nearly always
 	}
-	// To find this out was dear: the checkpoint goes past it soon, so that it need
-	// not be found out again.
-	*size += commitBytes
+	live := make([]*Doc, 0, len(texts))
+	for i := range docs {
+		if docs[i].Text != nil {
+			live = append(live, &docs[i])
+		}
+	}
+	look := make([]int, len(live)) // answers to be looked at
+	for i := range look {
+		look[i] = i
+	}
+	for {
+		var skipped []int
+		for _, i := range look {
+			e := &emitted[i][n]
+			var kill *jsvm.Killed
+			switch {
+			case e.Err == nil:
+			case !errors.As(e.Err, &kill):
+				w.threw(v, live[i].ID, e.Err)
+			case kill.Skipped:
+				skipped = append(skipped, i)
+			default:
+				killed = true
+				w.killed(v, live[i].ID, kill)
+			}
+		}
+		// Whoever skips has been run away from often enough: in the end either nothing
+		// is skipped, or the view is given up.
+		if len(skipped) == 0 || v.failed.Load() != nil {
+			return killed, nil
+		}
+		again := make([][]byte, len(skipped))
+		for at, i := range skipped {
+			again[at] = texts[i]
+		}
+		answers, err := w.mapAll(ctx, []string{v.Map}, again)
+		if err != nil {
+			return killed, err
+		}
+		for at, i := range skipped {
+			emitted[i][n] = answers[at][0]
+		}
+		look = skipped
+	}
+}
+
+// killed counts a document at which a function had to be stopped; at too many the
+// view is given up.
+func (w *Views[D]) killed(v *View[D], id string, kill *jsvm.Killed) {
+	if v.failed.Load() != nil {
+		return
+	}
 	w.Log.Warn("a map function was stopped at a document, which has no rows in the view",
-		"view", v.Name, "document", id, "reason", killed.Reason)
+		"view", v.Name, "document", id, "reason", kill.Reason)
 	v.kills.Add(1)
 	if n := v.Killed(); n >= MaxKills {
 		err := &model.Error{Kind: model.KindInternal, Name: "view_failed", Reason: fmt.Sprintf(
 			"The view %s was given up: its map function had to be stopped at %d documents, the last one %q (%s). It is built again when its definition changes.",
-			v.Name, n, id, killed.Reason)}
+			v.Name, n, id, kill.Reason)}
 		if v.failed.CompareAndSwap(nil, err) {
 			w.Log.Error("a view was given up", "view", v.Name, "reason", err.Reason)
 		}
 	}
-	return nil
 }
 
 // threw logs the first failures of a pass and counts the others: a function may

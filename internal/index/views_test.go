@@ -206,6 +206,25 @@ func TestKills(t *testing.T) {
 	}
 }
 
+// Documents that were not looked at since another view ran away are not lost.
+func TestSkippedDocuments(t *testing.T) {
+	t.Parallel()
+	src := newSource(t)
+	src.fill(t, 150, 10)
+	kill := &jsvm.Killed{Reason: "test"}
+	m := &goMapper{skip: true, funcs: map[string]mapFunc{"good": emitN, "some": failAt(10, MaxKills-1, kill), "bad": failAt(5, 1000, kill)}}
+	w := newViews(m, &captured{}, "some", "bad", "good")
+	if _, err := w.CatchUp(t.Context(), &Pass[Mapped[docRow]]{Source: src}, 150); err != nil {
+		t.Fatal(err)
+	}
+	if w.Views[0].Failed() != nil || w.Views[1].Failed() == nil || w.Views[2].Failed() != nil {
+		t.Errorf("given up: %v, %v, %v", w.Views[0].Failed(), w.Views[1].Failed(), w.Views[2].Failed())
+	}
+	if len(at(w, 0).rows) != 150-MaxKills+1 || len(at(w, 2).rows) != 150 || w.Views[2].Killed() != 0 {
+		t.Errorf("%d and %d rows, %d kills", len(at(w, 0).rows), len(at(w, 2).rows), w.Views[2].Killed())
+	}
+}
+
 // What was found out at the price of a killed worker is put in soon.
 func TestKillIsCommittedSoon(t *testing.T) {
 	t.Parallel()

@@ -66,6 +66,9 @@ func (t *Thrown) Error() string { return t.Name + ": " + t.Reason }
 // Killed is the end of a script that passed a limit.
 type Killed struct {
 	Reason string // for a person: which limit, and its value
+	// Skipped says that it was not run at all, since others of the same call passed
+	// a limit so often that the rest was not worth the wait.
+	Skipped bool
 }
 
 // Error implements error.

@@ -18,7 +18,8 @@ func (x *Index) Apply(ctx context.Context, docs []DocRows, seq uint64) error {
 	b := x.o.Store.NewBatch()
 	defer b.Close()
 	x.diff.reset()
-	if err := x.documents(ctx, docs, b); err != nil {
+	under := x.inBuild()
+	if err := x.documents(ctx, docs, under, b); err != nil {
 		return err
 	}
 	d := &x.diff
@@ -28,7 +29,7 @@ func (x *Index) Apply(ctx context.Context, docs []DocRows, seq uint64) error {
 	next.rows += d.rows
 	next.external += d.external
 	next.active += d.active
-	if x.inBuild() {
+	if under != nil {
 		next.building = true
 	} else if err := x.updateNodes(ctx, now, &next, b); err != nil {
 		return err
@@ -49,7 +50,7 @@ func (x *Index) commit(b *kv.Batch, next *meta) error {
 }
 
 // documents puts the rows of documents into the batch and notes what changed.
-func (x *Index) documents(ctx context.Context, docs []DocRows, b *kv.Batch) error {
+func (x *Index) documents(ctx context.Context, docs []DocRows, under *build, b *kv.Batch) error {
 	var key []byte
 	for i := range docs {
 		if i%256 == 0 && ctx.Err() != nil {
@@ -57,9 +58,13 @@ func (x *Index) documents(ctx context.Context, docs []DocRows, b *kv.Batch) erro
 		}
 		doc := &docs[i]
 		key = x.keys.appendBack(key[:0], doc.ID)
-		v, ok, err := x.o.Store.Get(key)
-		if err != nil {
-			return err
+		var v kv.Value
+		var ok bool
+		var err error
+		if !under.isNew(doc.ID) {
+			if v, ok, err = x.o.Store.Get(key); err != nil {
+				return err
+			}
 		}
 		first := len(x.diff.ops)
 		back, changed, err := x.diff.document(doc, v.Bytes())

@@ -6,17 +6,22 @@ type arena struct {
 	used  int    // bytes given out since reset
 }
 
-// arenaPiece is the size of a piece; large wishes get a piece of their own.
-const arenaPiece = 64 << 10
+// Pieces double from the first size to the last; large wishes get a piece of
+// their own.
+const (
+	firstPiece = 2 << 10
+	lastPiece  = 64 << 10
+)
 
 // room gives an empty slice with room for n bytes.
 func (a *arena) room(n int) []byte {
 	a.used += n
 	if cap(a.piece)-len(a.piece) < n {
-		if n > arenaPiece/4 {
+		size := min(max(2*cap(a.piece), firstPiece), lastPiece)
+		if n > size/2 {
 			return make([]byte, 0, n)
 		}
-		a.piece = make([]byte, 0, arenaPiece)
+		a.piece = make([]byte, 0, size)
 	}
 	at := len(a.piece)
 	a.piece = a.piece[:at+n]

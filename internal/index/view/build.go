@@ -19,6 +19,9 @@ const (
 // build is what queries see while the rows are ahead of the nodes.
 type build struct {
 	before *held // nil: nothing
+	// fresh has the documents that may have rows, if the build began with none. It
+	// is for the goroutine that changes the index.
+	fresh *freshIDs
 }
 
 // held is a snapshot of the store that several use.
@@ -58,15 +61,30 @@ func (x *Index) Begin(changes int64) error {
 	if x.now.rows > 0 {
 		x.build.before = &held{snap: x.o.Store.NewSnapshot()}
 		x.build.before.uses.Store(1)
+	} else {
+		x.build.fresh = &freshIDs{hash: x.hash}
 	}
 	return nil
 }
 
-// inBuild tells whether the nodes are left for Finish.
-func (x *Index) inBuild() bool {
+// inBuild gives the build under way; nil if the nodes are kept up to date.
+func (x *Index) inBuild() *build {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return x.build != nil
+	return x.build
+}
+
+// isNew tells whether a document surely has no rows, and notes that it has some
+// from now on.
+func (b *build) isNew(id string) bool {
+	if b == nil || b.fresh == nil {
+		return false
+	}
+	had, full := b.fresh.add(id)
+	if full {
+		b.fresh = nil
+	}
+	return !had
 }
 
 // Finish ends what Begin began: what queries see is up to date afterwards.
@@ -74,7 +92,7 @@ func (x *Index) Finish(ctx context.Context) error {
 	if err := x.alive(); err != nil {
 		return err
 	}
-	if !x.inBuild() {
+	if x.inBuild() == nil {
 		return nil
 	}
 	if now := x.state(); now.building {
@@ -245,17 +263,14 @@ func (b *builder) root(next *meta) error {
 		level++
 	}
 	top := b.open[level]
-	next.height, next.total = level, entry{count: next.rows}
+	next.height, next.total, next.root = level, nil, nil
 	if b.x.o.Reducer != nil {
 		calls := stateRuns{reducer: b.x.o.Reducer}
-		calls.add(statesOf(top), &next.total.state)
+		calls.add(statesOf(top), &next.total)
 		if err := calls.flush(b.ctx); err != nil {
 			return err
 		}
 	}
-	next.root = make([]entry, len(top))
-	for i, e := range top {
-		next.root[i] = *e
-	}
+	next.root = appendEntries(nil, top)
 	return nil
 }

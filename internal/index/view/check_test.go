@@ -147,13 +147,13 @@ func checkNodes(snap *kv.Snapshot, x *Index, stored *meta, rows [][2][]byte) err
 	if err != nil {
 		return err
 	}
-	switch root := appendEntries(nil, pointers(stored.root)); {
+	switch root := stored.root; {
 	case len(nodes) != len(want):
 		return fmt.Errorf("%d nodes, want %d", len(nodes), len(want))
 	case stored.height != height || !bytes.Equal(root, appendEntries(nil, segments)):
 		return fmt.Errorf("root of level %d, want %d:\n%q\n%q", stored.height, height, root, appendEntries(nil, segments))
-	case total.count != stored.rows || !bytes.Equal(total.state, stored.total.state):
-		return fmt.Errorf("all rows: %d %x, want %d %x", stored.rows, stored.total.state, total.count, total.state)
+	case total.count != stored.rows || !bytes.Equal(total.state, stored.total):
+		return fmt.Errorf("all rows: %d %x, want %d %x", stored.rows, stored.total, total.count, total.state)
 	case size != stored.nodes:
 		return fmt.Errorf("nodes of %d bytes, counted %d", size, stored.nodes)
 	}

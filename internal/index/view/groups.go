@@ -2,6 +2,7 @@ package view
 
 import (
 	"bytes"
+	"sync"
 
 	"github.com/divandb/divan/internal/rawjson"
 	"github.com/divandb/divan/internal/shardapi"
@@ -22,6 +23,23 @@ type groups struct {
 	walked bool     // the last piece that cover added was a run of rows
 }
 
+// spareGroups keeps the room that batches of groups have made.
+var spareGroups = sync.Pool{New: func() any { return new(groups) }}
+
+// release gives the room back, with nothing in it.
+func (g *groups) release() {
+	clear(g.list)
+	clear(g.pieces)
+	clear(g.states)
+	g.list, g.pieces, g.states = g.list[:0], g.pieces[:0], g.states[:0]
+	g.rows.reset()
+	g.text.reset()
+	g.rows.reducer, g.calls.reducer = nil, nil
+	if g.rows.small() {
+		spareGroups.Put(g)
+	}
+}
+
 // group is one group of a batch.
 type group struct {
 	at        int // the range
@@ -38,7 +56,7 @@ type piece struct {
 // groupBatch makes a batch of groups.
 func (st *stream) groupBatch() ([]shardapi.ViewRow, error) {
 	if st.groups == nil {
-		st.groups = &groups{}
+		st.groups = spareGroups.Get().(*groups)
 		st.groups.rows.reducer, st.groups.calls.reducer = st.x.o.Reducer, st.x.o.Reducer
 	}
 	g := st.groups
@@ -174,7 +192,7 @@ func (st *stream) nextGroup() error {
 			if err != nil {
 				return err
 			}
-			_, after := n.segment(search(n.entries, s.row()))
+			_, after := n.segment(n.search(s.row()))
 			if after != nil && bytes.Compare(after, end) <= 0 {
 				g.closeRun()
 				from := g.text.copy(s.row())
@@ -242,7 +260,7 @@ func (st *stream) lastGroup() error {
 		if err != nil {
 			return err
 		}
-		if from, _ := n.segment(search(n.entries, s.row())); bytes.Compare(from, begin) >= 0 {
+		if from, _ := n.segment(n.search(s.row())); bytes.Compare(from, begin) >= 0 {
 			g.rows.reverse()
 			g.rows.close(nil)
 			run := len(g.rows.closed)
@@ -263,7 +281,7 @@ func (st *stream) cover(sp span) error {
 		return nil
 	}
 	if len(sp.lo) == 0 && sp.hi == nil {
-		st.groups.pieces = append(st.groups.pieces, piece{state: st.groups.text.copy(s.m.total.state)})
+		st.groups.pieces = append(st.groups.pieces, piece{state: st.groups.text.copy(s.m.total)})
 		return nil
 	}
 	return st.coverNode(s.m.height, sp)
@@ -275,15 +293,15 @@ func (st *stream) coverNode(level int, sp span) error {
 	n := &s.levels[level]
 	i := 0
 	if bytes.Compare(n.lo, sp.lo) < 0 {
-		i = search(n.entries, sp.lo)
+		i = n.search(sp.lo)
 	}
-	for ; i < len(n.entries) && below(n.entries[i].key, sp.hi); i++ {
+	for ; i < len(n.at) && below(n.key(i), sp.hi); i++ {
 		lo, hi := n.segment(i)
 		var err error
 		switch {
 		case bytes.Compare(sp.lo, lo) <= 0 && (sp.hi == nil || hi != nil && bytes.Compare(hi, sp.hi) <= 0):
-			if n.entries[i].count > 0 {
-				g.pieces = append(g.pieces, piece{state: g.text.copy(n.entries[i].state)})
+			if n.at[i].count > 0 {
+				g.pieces = append(g.pieces, piece{state: g.text.copy(n.state(i))})
 				g.walked = false
 			}
 		case level > lowestRoot:

@@ -6,9 +6,12 @@ import (
 )
 
 // Levels of rows. A row of level l or more begins a segment of level l. One row
-// in 2^levelBits has level 1 or more, one of those in 2^levelBits level 2 or more.
+// in 2^firstBits has level 1 or more, one of those in 2^levelBits level 2 or more.
+// Low segments are short, as queries walk through them; high ones are many to a
+// node, as queries read one node a level.
 const (
-	levelBits = 5
+	firstBits = 4
+	levelBits = 6
 	maxLevel  = 12 // 64 bits have no more
 )
 
@@ -16,14 +19,14 @@ const (
 // it could choose ids that all begin segments, or none, and make an index slow. It
 // is on disk by its results, so it never changes.
 type hasher struct {
-	a, b uint64
-	bits int // of a level
+	a, b        uint64
+	first, bits int // of level 1, of a level above
 }
 
 // newHasher makes the hash with a key.
-func newHasher(seed uint64, bits int) hasher {
+func newHasher(seed uint64, first, bits int) hasher {
 	a := mix(seed^0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9)
-	return hasher{a: a, b: mix(a^0x94d049bb133111eb, seed^0xd6e8feb86659fd93), bits: bits}
+	return hasher{a: a, b: mix(a^0x94d049bb133111eb, seed^0xd6e8feb86659fd93), first: first, bits: bits}
 }
 
 // mix folds the product of two words.
@@ -57,7 +60,11 @@ func (k hasher) sum(h uint64, p []byte) uint64 {
 
 // level gives the level of a row.
 func (k hasher) level(row []byte) int {
-	return min(bits.TrailingZeros64(k.sum(0, row))/k.bits, maxLevel)
+	zeros := bits.TrailingZeros64(k.sum(0, row))
+	if zeros < k.first {
+		return 0
+	}
+	return min(1+(zeros-k.first)/k.bits, maxLevel)
 }
 
 // ofRow hashes what a row shows.

@@ -20,21 +20,26 @@ const lowestRoot = 2
 type meta struct {
 	building bool
 	seed     uint64 // of the hash that sets the levels
-	bits     int    // of a level; a test that wants a high tree of few rows takes few
+	// The bits of level 1 and of a level above. A test that wants a high tree of few
+	// rows takes few.
+	first, bits int
 	seq      uint64
 	rows     int64
 	external int64 // bytes of JSON keys and values
 	active   int64 // bytes of rows and of what documents have
 	nodes    int64 // bytes of nodes
 
-	height int     // level of the root
-	total  entry   // of all rows
-	root   []entry // the segments of the level below
+	height int    // level of the root
+	total  []byte // state of all rows
+	root   []byte // the root: a node, stored here
 }
 
+// emptyRoot is the root of an index without rows.
+var emptyRoot = appendEntries(nil, []*entry{{}})
+
 // emptyMeta is the state of an index without rows.
-func emptyMeta(seed uint64, bits int) *meta {
-	return &meta{seed: seed, bits: bits, height: lowestRoot, root: []entry{{}}}
+func emptyMeta(seed uint64) *meta {
+	return &meta{seed: seed, first: firstBits, bits: levelBits, height: lowestRoot, root: emptyRoot}
 }
 
 // append appends the stored form.
@@ -43,7 +48,7 @@ func (m *meta) append(dst []byte) []byte {
 	if m.building {
 		flags |= flagBuilding
 	}
-	dst = append(dst, metaVersion, flags, byte(m.bits))
+	dst = append(dst, metaVersion, flags, byte(m.first), byte(m.bits))
 	dst = binary.BigEndian.AppendUint64(dst, m.seed)
 	dst = binary.AppendUvarint(dst, m.seq)
 	for _, n := range [4]int64{m.rows, m.external, m.active, m.nodes} {
@@ -53,24 +58,24 @@ func (m *meta) append(dst []byte) []byte {
 		return dst
 	}
 	dst = append(dst, byte(m.height))
-	dst = appendBytes(dst, m.total.state)
-	return appendEntries(dst, pointers(m.root))
+	dst = appendBytes(dst, m.total)
+	return append(dst, m.root...)
 }
 
-// parse reads the stored form, into entries whose room m brings. They point into b.
+// parse reads the stored form. What it gives points into b.
 func (m *meta) parse(b []byte) error {
-	if len(b) < 11 {
+	if len(b) < 12 {
 		return corrupt("row of counters")
 	}
 	if b[0] != metaVersion {
 		return fmt.Errorf("index/view: format %d is not known", b[0])
 	}
 	m.building = b[1]&flagBuilding != 0
-	if m.bits = int(b[2]); m.bits == 0 {
+	if m.first, m.bits = int(b[2]), int(b[3]); m.bits == 0 {
 		return corrupt("row of counters")
 	}
-	m.seed = binary.BigEndian.Uint64(b[3:])
-	b = b[11:]
+	m.seed = binary.BigEndian.Uint64(b[4:])
+	b = b[12:]
 	var seq int64
 	for _, p := range [5]*int64{&seq, &m.rows, &m.external, &m.active, &m.nodes} {
 		v, n := binary.Uvarint(b)
@@ -80,9 +85,8 @@ func (m *meta) parse(b []byte) error {
 		*p, b = int64(v), b[n:]
 	}
 	m.seq = uint64(seq)
-	m.height, m.root, m.total = lowestRoot, m.root[:0], entry{}
+	m.height, m.root, m.total = lowestRoot, emptyRoot, nil
 	if m.building {
-		m.root = append(m.root, entry{})
 		return nil
 	}
 	if len(b) == 0 || b[0] < lowestRoot || b[0] > maxLevel+1 {
@@ -90,11 +94,8 @@ func (m *meta) parse(b []byte) error {
 	}
 	m.height = int(b[0])
 	var ok bool
-	if m.total.state, b, ok = cutBytes(b[1:]); !ok {
+	if m.total, m.root, ok = cutBytes(b[1:]); !ok {
 		return corrupt("row of counters")
 	}
-	m.total.count = m.rows
-	var err error
-	m.root, err = parseEntries(m.root, b)
-	return err
+	return nil
 }

@@ -68,7 +68,7 @@ func orderedState(count, sum uint64) []byte {
 }
 
 func orderedRow(sort, key, value []byte, id string) uint64 {
-	h := newHasher(77, 1)
+	h := newHasher(77, 1, 1)
 	return h.sum(h.sum(h.sum(h.sum(0, sort), key), value), []byte(id))
 }
 
@@ -432,13 +432,13 @@ func (r maker) request(o Options) *shardapi.ViewRequest {
 func TestModel(t *testing.T) {
 	t.Parallel()
 	kinds := []Options{
-		{Reducer: ordered{}, levelBits: 1},
-		{Reducer: ordered{}, levelBits: 2},
+		{Reducer: ordered{}, bits: 1},
+		{Reducer: ordered{}, bits: 2},
 		{Reducer: ordered{}},
-		{Reducer: ordered{}, levelBits: 1, Partitioned: true},
-		{Reducer: ordered{}, levelBits: 2, RawCollation: true},
-		{levelBits: 1},
-		{levelBits: 2, Partitioned: true},
+		{Reducer: ordered{}, bits: 1, Partitioned: true},
+		{Reducer: ordered{}, bits: 2, RawCollation: true},
+		{bits: 1},
+		{bits: 2, Partitioned: true},
 	}
 	for i, o := range kinds {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {

@@ -3,7 +3,6 @@ package view
 import (
 	"bytes"
 	"encoding/binary"
-	"sort"
 )
 
 // entry tells of one segment: where it begins, how many rows it has, and to what
@@ -42,46 +41,84 @@ func cutBytes(b []byte) (p, rest []byte, ok bool) {
 	return b[:size:size], b[size:], true
 }
 
-// parseEntries reads a node into dst. The entries point into b.
-func parseEntries(dst []entry, b []byte) ([]entry, error) {
-	count, n := binary.Uvarint(b)
-	if n <= 0 || count == 0 || count > uint64(len(b)) {
-		return dst, corrupt("node")
-	}
-	b = b[n:]
-	for range count {
-		var e entry
-		var ok bool
-		if e.key, b, ok = cutBytes(b); !ok {
-			return dst, corrupt("node")
-		}
-		rows, n := binary.Uvarint(b)
-		if n <= 0 {
-			return dst, corrupt("node")
-		}
-		e.count, b = int64(rows), b[n:]
-		if e.state, b, ok = cutBytes(b); !ok {
-			return dst, corrupt("node")
-		}
-		dst = append(dst, e)
-	}
-	if len(b) != 0 {
-		return dst, corrupt("node")
-	}
-	return dst, nil
+// node is a node as it is stored, with the places of its parts.
+type node struct {
+	text []byte
+	at   []entryAt
 }
 
-// pointers gives the addresses of entries.
-func pointers(entries []entry) []*entry {
-	out := make([]*entry, len(entries))
-	for i := range entries {
-		out[i] = &entries[i]
+// entryAt tells where in the text an entry's parts are. It holds no pointers: a
+// query goes over hundreds of entries and looks at a few.
+type entryAt struct {
+	key, keyEnd     uint32
+	state, stateEnd uint32
+	count           int64
+}
+
+// parse finds the parts of a stored node.
+func (n *node) parse(text []byte) error {
+	n.text, n.at = text, n.at[:0]
+	count, at := binary.Uvarint(text)
+	if at <= 0 || count == 0 || count > uint64(len(text)) {
+		return corrupt("node")
+	}
+	part := func() (from, to uint32, ok bool) {
+		size, m := binary.Uvarint(text[at:])
+		if m <= 0 || size > uint64(len(text)-at-m) {
+			return 0, 0, false
+		}
+		at += m + int(size)
+		return uint32(at) - uint32(size), uint32(at), true
+	}
+	for range count {
+		var e entryAt
+		var keyOK, stateOK bool
+		e.key, e.keyEnd, keyOK = part()
+		rows, m := binary.Uvarint(text[at:])
+		if !keyOK || m <= 0 {
+			return corrupt("node")
+		}
+		e.count = int64(rows)
+		at += m
+		if e.state, e.stateEnd, stateOK = part(); !stateOK {
+			return corrupt("node")
+		}
+		n.at = append(n.at, e)
+	}
+	if at != len(text) {
+		return corrupt("node")
+	}
+	return nil
+}
+
+// key is where the segment of entry i begins.
+func (n *node) key(i int) []byte { e := &n.at[i]; return n.text[e.key:e.keyEnd:e.keyEnd] }
+
+// state is what its rows reduce to.
+func (n *node) state(i int) []byte { e := &n.at[i]; return n.text[e.state:e.stateEnd:e.stateEnd] }
+
+// entries gives the entries one by one, to be changed.
+func (n *node) entries() []*entry {
+	all := make([]entry, len(n.at))
+	out := make([]*entry, len(n.at))
+	for i := range n.at {
+		all[i] = entry{n.key(i), n.at[i].count, n.state(i)}
+		out[i] = &all[i]
 	}
 	return out
 }
 
 // search gives the index of the entry whose segment row falls into. The first
 // entry begins at or before row.
-func search(entries []entry, row []byte) int {
-	return sort.Search(len(entries)-1, func(i int) bool { return bytes.Compare(entries[i+1].key, row) > 0 })
+func (n *node) search(row []byte) int {
+	lo, hi := 0, len(n.at)-1
+	for lo < hi {
+		mid := int(uint(lo+hi+1) >> 1)
+		if bytes.Compare(n.key(mid), row) <= 0 {
+			lo = mid
+		} else {
+			hi = mid - 1
+		}
+	}
+	return lo
 }

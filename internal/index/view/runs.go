@@ -110,8 +110,12 @@ func (r *rowRuns) flush(ctx context.Context) error {
 	return nil
 }
 
+// small tells whether the room it has made may be kept for others.
+func (r *rowRuns) small() bool { return cap(r.rows) <= callRows && cap(r.ids) <= callBytes/8 }
+
 // reset forgets everything.
 func (r *rowRuns) reset() {
+	clear(r.rows)
 	r.rows, r.closed, r.from = r.rows[:0], r.closed[:0], 0
 	r.ids, r.idAt = r.ids[:0], r.idAt[:0]
 	r.text.reset()

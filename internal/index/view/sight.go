@@ -3,6 +3,7 @@ package view
 import (
 	"bytes"
 	"errors"
+	"sync"
 
 	"github.com/divandb/divan/internal/kv"
 	"github.com/divandb/divan/internal/model"
@@ -26,25 +27,29 @@ type sight struct {
 
 // seen is a node that was read.
 type seen struct {
-	known   bool
-	lo, hi  []byte // its rows; hi nil: to the end
-	entries []entry
-	val     kv.Value
+	node
+	known  bool
+	lo, hi []byte // its rows; hi nil: to the end
+	val    kv.Value
 }
 
 // segment gives the bounds of entry i.
 func (n *seen) segment(i int) (lo, hi []byte) {
-	if i+1 < len(n.entries) {
-		return n.entries[i].key, n.entries[i+1].key
+	if i+1 < len(n.at) {
+		return n.key(i), n.key(i + 1)
 	}
-	return n.entries[i].key, n.hi
+	return n.key(i), n.hi
 }
+
+// sights keeps the room that sights have made for nodes and keys.
+var sights = sync.Pool{New: func() any { return new(sight) }}
 
 // look gives a sight of the index as it is, nil if there is nothing to see.
 func (x *Index) look() (*sight, error) {
-	s := &sight{x: x}
+	s := sights.Get().(*sight)
+	s.x = x
 	if err := s.take(); err != nil || s.snap == nil {
-		return nil, err
+		return nil, errors.Join(err, s.close())
 	}
 	ok, err := s.open()
 	if err != nil || !ok {
@@ -74,28 +79,29 @@ func (s *sight) take() error {
 
 // open reads the counters and the root.
 func (s *sight) open() (ok bool, err error) {
-	s.key = append(append(s.key, s.x.keys.prefix...), tableMeta)
+	s.key = s.x.keys.table(s.key[:0], tableMeta)
 	if s.metaVal, ok, err = s.snap.Get(s.key); err != nil || !ok {
 		return false, err
 	}
-	s.m.root = make([]entry, 0, 64)
 	if err := s.m.parse(s.metaVal.Bytes()); err != nil {
 		return false, err
 	}
-	s.levels[s.m.height] = seen{known: true, entries: s.m.root}
-	s.prefix = s.x.keys.table(nil, tableRow)
-	return !s.m.building, nil
+	top := &s.levels[s.m.height]
+	top.known = true
+	s.prefix = s.x.keys.table(s.prefix[:0], tableRow)
+	return !s.m.building, top.parse(s.m.root)
 }
 
-// close gives the store back.
+// close gives the store back. The sight may not be used afterwards.
 func (s *sight) close() (err error) {
 	if s.it != nil {
 		err = s.it.Close()
 		s.it = nil
 	}
 	for i := range s.levels {
-		s.levels[i].val.Release()
-		s.levels[i] = seen{}
+		n := &s.levels[i]
+		n.val.Release()
+		*n = seen{node: node{at: n.at[:0]}}
 	}
 	s.metaVal.Release()
 	s.metaVal = kv.Value{}
@@ -104,7 +110,9 @@ func (s *sight) close() (err error) {
 	} else if s.snap != nil {
 		err = errors.Join(err, s.snap.Close())
 	}
-	s.snap, s.held = nil, nil
+	s.snap, s.held, s.x = nil, nil, nil
+	s.m = meta{}
+	sights.Put(s)
 	return err
 }
 
@@ -160,7 +168,7 @@ func (s *sight) descend(level int, row []byte) (*seen, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.child(level, up, search(up.entries, row))
+	return s.child(level, up, up.search(row))
 }
 
 // child reads the node that is entry i of the node above it.
@@ -185,10 +193,7 @@ func (s *sight) child(level int, up *seen, i int) (*seen, error) {
 		return nil, corrupt("node")
 	}
 	n.val = v
-	if n.entries == nil {
-		n.entries = make([]entry, 0, 64)
-	}
-	if n.entries, err = parseEntries(n.entries[:0], v.Bytes()); err != nil {
+	if err := n.parse(v.Bytes()); err != nil {
 		return nil, err
 	}
 	n.known, n.lo, n.hi = true, lo, hi
@@ -206,12 +211,12 @@ func (s *sight) rank(row []byte) (n int64, err error) {
 		return 0, err
 	}
 	for level := lowestRoot; level <= s.m.height; level++ {
-		entries := s.levels[level].entries
-		for _, e := range entries[:search(entries, row)] {
+		at := &s.levels[level]
+		for _, e := range at.at[:at.search(row)] {
 			n += e.count
 		}
 	}
-	valid, err := s.seekGE(low.entries[search(low.entries, row)].key)
+	valid, err := s.seekGE(low.key(low.search(row)))
 	for ; valid && bytes.Compare(s.row(), row) < 0; valid = s.it.Next() {
 		n++
 	}

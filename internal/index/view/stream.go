@@ -147,6 +147,10 @@ func (st *stream) drop() (err error) {
 		err = st.sight.close()
 		st.sight = nil
 	}
+	if st.groups != nil {
+		st.groups.release()
+		st.groups = nil
+	}
 	return err
 }
 

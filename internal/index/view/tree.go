@@ -114,11 +114,11 @@ func (u *update) load(level int, boundary []byte) ([]*entry, error) {
 	defer v.Release()
 	text := bytes.Clone(v.Bytes())
 	u.size -= nodeBytes(boundary, text)
-	entries, err := parseEntries(nil, text)
-	if err != nil {
+	var n node
+	if err := n.parse(text); err != nil {
 		return nil, err
 	}
-	return pointers(entries), nil
+	return n.entries(), nil
 }
 
 // nodeBytes is what a node takes.
@@ -254,7 +254,11 @@ func (u *update) begins(ops []op) bool {
 // run works in the changes, which are in the order of their rows, and puts the
 // changed nodes into the batch and the new root into next.
 func (u *update) run(ops []op, next *meta, b *kv.Batch) error {
-	top, err := u.splice(u.m.height-1, pointers(u.m.root), nil, ops)
+	var old node
+	if err := old.parse(u.m.root); err != nil {
+		return err
+	}
+	top, err := u.splice(u.m.height-1, old.entries(), nil, ops)
 	if err != nil {
 		return err
 	}
@@ -269,16 +273,12 @@ func (u *update) run(ops []op, next *meta, b *kv.Batch) error {
 			return err
 		}
 	}
-	root := &freshNode{entries: top, sum: &entry{count: countOf(top)}}
+	root := &freshNode{entries: top, sum: &entry{}}
 	if err := u.states(root); err != nil {
 		return err
 	}
 	u.write(b)
-	next.height, next.total = level, *root.sum
-	next.root = make([]entry, len(top))
-	for i, e := range top {
-		next.root[i] = *e
-	}
+	next.height, next.total, next.root = level, root.sum.state, appendEntries(nil, top)
 	next.nodes += u.size
 	return nil
 }

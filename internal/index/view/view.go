@@ -24,7 +24,7 @@ type Options struct {
 	RawCollation bool
 	Partitioned  bool
 
-	levelBits int // of a new index; 0: the usual
+	bits int // of every level of a new index; 0: the usual
 }
 
 // Index is the index of one view of one copy. One goroutine at a time may change
@@ -69,15 +69,15 @@ func Open(o Options) (*Index, error) {
 		err = x.now.parse(bytes.Clone(v.Bytes()))
 		v.Release()
 	} else {
-		if o.levelBits == 0 {
-			o.levelBits = levelBits
+		x.now = emptyMeta(rand.Uint64())
+		if o.bits != 0 {
+			x.now.first, x.now.bits = o.bits, o.bits
 		}
-		x.now = emptyMeta(rand.Uint64(), o.levelBits)
 	}
 	if err != nil {
 		return nil, err
 	}
-	x.hash = newHasher(x.now.seed, x.now.bits)
+	x.hash = newHasher(x.now.seed, x.now.first, x.now.bits)
 	if x.now.building {
 		x.build = &build{} // what was shown before the crash is gone
 	}
