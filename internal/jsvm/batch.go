@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -27,7 +28,7 @@ type batch struct {
 	take func(i, k int, r result)
 
 	buf   []byte
-	kills int
+	kills []int // by function: how often it passed a limit
 }
 
 // A piece of a batch has at most so many items, and no more of them than fit into so
@@ -37,13 +38,21 @@ const (
 	pieceBytes = 512 << 10
 )
 
-// maxKills is how many scripts of one batch may pass a limit. Each of them takes the
-// whole time limit; the rest of such a batch is not worth the wait.
+// maxKills is how often a function may pass a limit in one batch. Each time takes the
+// whole time limit; the rest of the batch is not worth the wait.
 const maxKills = 10
 
 // run does the whole batch. Its error is that of the context or of the pool; what
 // scripts do wrong comes with the results.
 func (b *batch) run(ctx context.Context) error {
+	all := make([]int, max(len(b.funcs), 1))
+	for k := range all {
+		all[k] = k
+	}
+	b.kills = make([]int, len(all))
+	if !b.perFunc {
+		all = all[:1]
+	}
 	for at := 0; at < b.n; {
 		items := min(b.pool.pace.items(b.paceKey()), b.n-at)
 		body := append(b.buf[:0], '[')
@@ -58,7 +67,7 @@ func (b *batch) run(ctx context.Context) error {
 		body = append(body, ']')
 		b.buf = body
 		began := time.Now()
-		if err := b.piece(ctx, at, end, b.funcs, 0, body); err != nil {
+		if err := b.piece(ctx, at, end, all, body); err != nil {
 			return err
 		}
 		b.pool.pace.note(b.paceKey(), end-at, time.Since(began), b.pool.o.CallTime)
@@ -69,16 +78,15 @@ func (b *batch) run(ctx context.Context) error {
 
 func (b *batch) paceKey() paceKey { return paceKey{b.prog.Key, b.op} }
 
-// piece runs items at to end with funcs, which begin with number first.
-func (b *batch) piece(ctx context.Context, at, end int, funcs []string, first int, body []byte) error {
-	single := end-at == 1 && (len(funcs) == 1 || !b.perFunc)
-	if b.kills >= maxKills {
-		b.giveUp(at, end, funcs, first)
+// piece runs items at to end with the functions of these numbers.
+func (b *batch) piece(ctx context.Context, at, end int, funcs []int, body []byte) error {
+	if funcs = b.withoutGivenUp(at, end, funcs); len(funcs) == 0 {
 		return nil
 	}
+	single := end-at == 1 && len(funcs) == 1
 	var failed *failure
 	for crashes := 1; ; crashes++ {
-		err := b.try(ctx, at, end, funcs, first, body)
+		err := b.try(ctx, at, end, funcs, body)
 		if err == nil {
 			return nil
 		}
@@ -92,28 +100,42 @@ func (b *batch) piece(ctx context.Context, at, end int, funcs []string, first in
 	switch {
 	case single:
 		if failed.kind != failedInternal {
-			b.kills++
+			b.kills[funcs[0]]++
 		}
-		b.take(at, first, result{err: b.pool.verdict(failed)})
-		return nil
+		b.take(at, funcs[0], result{err: b.pool.verdict(failed)})
 	case end-at > 1:
 		b.pool.o.Log.Info("a batch of JavaScript calls is replayed one by one",
 			"program", b.prog.Key, "items", end-at, "reason", b.pool.verdict(failed))
 		for i := at; i < end; i++ {
 			item := append(b.appendItem([]byte{'['}, i), ']')
-			if err := b.piece(ctx, i, i+1, funcs, first, item); err != nil {
+			if err := b.piece(ctx, i, i+1, funcs, item); err != nil {
 				return err
 			}
 		}
-		return nil
 	default:
 		for k := range funcs {
-			if err := b.piece(ctx, at, end, funcs[k:k+1], first+k, body); err != nil {
+			if err := b.piece(ctx, at, end, funcs[k:k+1], body); err != nil {
 				return err
 			}
 		}
-		return nil
 	}
+	return nil
+}
+
+// withoutGivenUp answers for the functions that passed a limit too often, and gives
+// the others.
+func (b *batch) withoutGivenUp(at, end int, funcs []int) []int {
+	guilty := func(k int) bool { return b.kills[k] >= maxKills }
+	if !slices.ContainsFunc(funcs, guilty) {
+		return funcs
+	}
+	for _, k := range funcs {
+		for i := at; i < end && guilty(k); i++ {
+			b.take(i, k, result{err: &Killed{Skipped: true,
+				Reason: fmt.Sprintf("not run, since it passed a limit %d times in the same batch", b.kills[k])}})
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(funcs), guilty)
 }
 
 // attempts is how often a request is sent to a worker before its end is taken for
@@ -131,34 +153,25 @@ func attempts(single, alien bool) int {
 	}
 }
 
-func (b *batch) giveUp(at, end int, funcs []string, first int) {
-	err := &Killed{Skipped: true, Reason: fmt.Sprintf("not run, since %d scripts of the same batch passed a limit", b.kills)}
-	for i := at; i < end; i++ {
-		for k := range funcs {
-			b.take(i, first+k, result{err: err})
-			if !b.perFunc {
-				break
-			}
+// try sends one request and takes its results.
+func (b *batch) try(ctx context.Context, at, end int, funcs []int, body []byte) error {
+	r := runRequest{key: b.prog.Key, op: b.op, funcs: b.funcs, extra: b.extra, body: body}
+	if len(funcs) < len(b.funcs) {
+		r.funcs = make([]string, len(funcs))
+		for n, k := range funcs {
+			r.funcs[n] = b.funcs[k]
 		}
 	}
-}
-
-// try sends one request and takes its results.
-func (b *batch) try(ctx context.Context, at, end int, funcs []string, first int, body []byte) error {
-	reply, err := b.pool.exchange(ctx, &runRequest{key: b.prog.Key, op: b.op, funcs: funcs, extra: b.extra, body: body}, b.prog)
+	reply, err := b.pool.exchange(ctx, &r, b.prog)
 	if err != nil {
 		return err
 	}
-	per := 1
-	if b.perFunc {
-		per = len(funcs)
-	}
-	results, err := splitReply(reply, (end-at)*per)
+	results, err := splitReply(reply, (end-at)*len(funcs))
 	if err != nil {
 		return &failure{kind: failedInternal, reason: err.Error()}
 	}
 	for n, r := range results {
-		b.take(at+n/per, first+n%per, r)
+		b.take(at+n/len(funcs), funcs[n%len(funcs)], r)
 	}
 	return nil
 }

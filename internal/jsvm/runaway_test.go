@@ -2,6 +2,7 @@ package jsvm_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -125,11 +126,11 @@ func TestHugeResult(t *testing.T) {
 	p := newPool(t, jsvm.Options{})
 	prog := program("huge", `{}`)
 	fn := `function(doc){ emit("x".repeat(doc.n)); }`
-	out := mapAll(t, p, prog, []string{fn}, `{"n":1}`, `{"n":70000000}`, `{"n":20000000}`)
+	out := mapAll(t, p, prog, []string{fn}, `{"n":1}`, `{"n":40000000}`, `{"n":20000000}`)
 	if got := rowsOf(out[0][0]); got != `[["x",null]]` {
 		t.Error(got)
 	}
-	wantKilled(t, out[1][0].Err, "its result passes 64 MiB")
+	wantKilled(t, out[1][0].Err, "its result passes 32 MiB")
 	if n := len(out[2][0].Rows); n != 20000000+len(`[["",null]]`) {
 		t.Errorf("%d bytes of rows, %v", n, out[2][0].Err)
 	}
@@ -154,20 +155,29 @@ func TestLongBatch(t *testing.T) {
 	}
 }
 
-// TestKillsEnd is a batch in which everything runs away.
+// TestKillsEnd is a batch in which one function always runs away, and another does
+// not.
 func TestKillsEnd(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, jsvm.Options{CallTime: 50 * time.Millisecond})
-	docs := make([]string, 100)
+	p := newPool(t, jsvm.Options{CallTime: 30 * time.Millisecond})
+	docs := make([]string, 50)
 	for i := range docs {
 		docs[i] = `{}`
 	}
-	for i, e := range mapAll(t, p, program("all", `{}`), []string{`function(doc){ while (true); }`}, docs...) {
-		want := "time limit of 50ms"
-		if i >= 10 {
-			want = "not run, since 10"
+	out := mapAll(t, p, program("all", `{}`), []string{`function(doc){ emit(1); }`, `function(doc){ while (true); }`}, docs...)
+	for i, e := range out {
+		if got := rowsOf(e[0]); got != `[[1,null]]` {
+			t.Errorf("document %d: %s", i, got)
 		}
-		wantKilled(t, e[0].Err, want)
+		want := "time limit of 30ms"
+		if i >= 10 {
+			want = "not run, since it passed a limit 10 times"
+		}
+		wantKilled(t, e[1].Err, want)
+		var killed *jsvm.Killed
+		if errors.As(e[1].Err, &killed) && killed.Skipped != (i >= 10) {
+			t.Errorf("document %d: skipped is %v", i, killed.Skipped)
+		}
 	}
 }
 

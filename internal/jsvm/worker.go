@@ -16,7 +16,7 @@ import (
 const maxEngines = 16
 
 // maxResult bounds the results of one request, in bytes.
-const maxResult = 64 << 20
+const maxResult = 32 << 20
 
 // failureKind says why the engine did not get through a request.
 type failureKind byte
