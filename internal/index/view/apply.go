@@ -3,6 +3,7 @@ package view
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/divandb/divan/internal/kv"
@@ -39,7 +40,7 @@ func (x *Index) Apply(ctx context.Context, docs []DocRows, seq uint64) error {
 
 // commit writes a batch together with the counters that hold after it.
 func (x *Index) commit(b *kv.Batch, next *meta) error {
-	stored := next.append(nil)
+	stored := next.append(make([]byte, 0, 96+len(next.total)+len(next.root)))
 	b.Set(x.keys.meta(), stored)
 	size := int64(b.Size())
 	if err := commit(x.o.Store, b); err != nil {
@@ -112,13 +113,10 @@ func (x *Index) updateNodes(ctx context.Context, now, next *meta, b *kv.Batch) (
 	}
 	slices.SortFunc(ops, func(a, b op) int { return bytes.Compare(a.row, b.row) })
 	u := &update{x: x, ctx: ctx, m: now, runs: rowRuns{reducer: x.o.Reducer}}
+	defer func() { err = errors.Join(err, u.end()) }()
 	lower, upper := x.keys.bounds(tableRow)
 	if u.rows, err = x.o.Store.NewIter(lower, upper); err != nil {
 		return err
 	}
-	err = u.run(ops, next, b)
-	if closed := u.rows.Close(); err == nil {
-		err = closed
-	}
-	return err
+	return u.run(ops, next, b)
 }

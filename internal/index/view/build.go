@@ -119,8 +119,6 @@ type builder struct {
 	open  [maxLevel + 3][]*entry
 	batch *kv.Batch
 	size  int64
-	key   []byte
-	text  []byte
 }
 
 // nodeBatch is how many bytes of nodes go into one batch.
@@ -232,10 +230,7 @@ func (b *builder) write(complete []*freshNode) error {
 		if calls.reducer != nil {
 			calls.add(statesOf(f.entries), &above[i].state)
 		}
-		b.key = b.x.keys.appendNode(b.key[:0], f.level, f.boundary)
-		b.text = appendEntries(b.text[:0], f.entries)
-		b.size += nodeBytes(f.boundary, b.text)
-		b.batch.Set(b.key, b.text)
+		b.size += f.put(b.x.keys, b.batch)
 	}
 	if err := calls.flush(b.ctx); err != nil {
 		return err

@@ -23,11 +23,11 @@ type meta struct {
 	// The bits of level 1 and of a level above. A test that wants a high tree of few
 	// rows takes few.
 	first, bits int
-	seq      uint64
-	rows     int64
-	external int64 // bytes of JSON keys and values
-	active   int64 // bytes of rows and of what documents have
-	nodes    int64 // bytes of nodes
+	seq         uint64
+	rows        int64
+	external    int64 // bytes of JSON keys and values
+	active      int64 // bytes of rows and of what documents have
+	nodes       int64 // bytes of nodes
 
 	height int    // level of the root
 	total  []byte // state of all rows

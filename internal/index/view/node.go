@@ -25,6 +25,16 @@ func appendEntries(dst []byte, entries []*entry) []byte {
 	return dst
 }
 
+// entriesLen is the length of what appendEntries appends.
+func entriesLen(entries []*entry) int {
+	n := uvarintLen(uint64(len(entries)))
+	for _, e := range entries {
+		n += uvarintLen(uint64(len(e.key))) + len(e.key) + uvarintLen(uint64(e.count))
+		n += uvarintLen(uint64(len(e.state))) + len(e.state)
+	}
+	return n
+}
+
 // appendBytes appends bytes with their length.
 func appendBytes(dst, b []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(b)))

@@ -22,6 +22,8 @@ type update struct {
 	gone  []nodeRef
 	size  int64 // by how much the bytes of nodes change
 	key   []byte
+	node  node       // room to parse in
+	held  []kv.Value // of the nodes that entries point into
 }
 
 // nodeRef names a node.
@@ -111,18 +113,16 @@ func (u *update) load(level int, boundary []byte) ([]*entry, error) {
 	if !ok {
 		return nil, corrupt("node")
 	}
-	defer v.Release()
-	text := bytes.Clone(v.Bytes())
-	u.size -= nodeBytes(boundary, text)
-	var n node
-	if err := n.parse(text); err != nil {
+	u.held = append(u.held, v)
+	u.size -= nodeBytes(boundary, len(v.Bytes()))
+	if err := u.node.parse(v.Bytes()); err != nil {
 		return nil, err
 	}
-	return n.entries(), nil
+	return u.node.entries(), nil
 }
 
 // nodeBytes is what a node takes.
-func nodeBytes(boundary, text []byte) int64 { return int64(len(boundary) + len(text) + 1) }
+func nodeBytes(boundary []byte, text int) int64 { return int64(len(boundary) + text + 1) }
 
 // cut makes the nodes of a level out of the segments of the level below, and
 // gives the segments that they are.
@@ -254,11 +254,10 @@ func (u *update) begins(ops []op) bool {
 // run works in the changes, which are in the order of their rows, and puts the
 // changed nodes into the batch and the new root into next.
 func (u *update) run(ops []op, next *meta, b *kv.Batch) error {
-	var old node
-	if err := old.parse(u.m.root); err != nil {
+	if err := u.node.parse(u.m.root); err != nil {
 		return err
 	}
-	top, err := u.splice(u.m.height-1, old.entries(), nil, ops)
+	top, err := u.splice(u.m.height-1, u.node.entries(), nil, ops)
 	if err != nil {
 		return err
 	}
@@ -278,7 +277,7 @@ func (u *update) run(ops []op, next *meta, b *kv.Batch) error {
 		return err
 	}
 	u.write(b)
-	next.height, next.total, next.root = level, root.sum.state, appendEntries(nil, top)
+	next.height, next.total, next.root = level, root.sum.state, appendEntries(make([]byte, 0, entriesLen(top)), top)
 	next.nodes += u.size
 	return nil
 }
@@ -329,18 +328,33 @@ func (u *update) states(root *freshNode) error {
 
 // write puts the changed nodes into the batch.
 func (u *update) write(b *kv.Batch) {
-	var text []byte
 	for _, g := range u.gone {
 		u.key = u.x.keys.appendNode(u.key[:0], g.level, g.boundary)
 		b.Delete(u.key)
 	}
 	for _, f := range u.fresh {
-		if f.dropped {
-			continue
+		if !f.dropped {
+			u.size += f.put(u.x.keys, b)
 		}
-		u.key = u.x.keys.appendNode(u.key[:0], f.level, f.boundary)
-		text = appendEntries(text[:0], f.entries)
-		u.size += nodeBytes(f.boundary, text)
-		b.Set(u.key, text)
 	}
+}
+
+// put writes a node and tells how many bytes it takes.
+func (f *freshNode) put(keys keys, b *kv.Batch) int64 {
+	size := entriesLen(f.entries)
+	k, v := b.SetDeferred(len(keys.prefix)+2+len(f.boundary), size)
+	keys.appendNode(k[:0], f.level, f.boundary)
+	appendEntries(v[:0], f.entries)
+	return nodeBytes(f.boundary, size)
+}
+
+// end gives back what the update has read.
+func (u *update) end() error {
+	for _, v := range u.held {
+		v.Release()
+	}
+	if u.rows != nil {
+		return u.rows.Close()
+	}
+	return nil
 }
