@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -35,6 +37,14 @@ func (m *memory) SaveAdmin(a Admin) error {
 	}
 	m.saves++
 	m.admins[a.Name] = a
+	return nil
+}
+
+func (m *memory) DeleteAdmin(name string) error {
+	if m.fail != nil {
+		return m.fail
+	}
+	delete(m.admins, name)
 	return nil
 }
 
@@ -68,7 +78,7 @@ func basic(s string) string { return "Basic " + base64.StdEncoding.EncodeToStrin
 func TestAuthenticate(t *testing.T) {
 	t.Parallel()
 	s, _ := newService(t, Options{})
-	root := Identity{Name: "root", Admin: true}
+	root := Identity{Name: "root", Admin: true, Method: MethodBasic}
 	for _, c := range []struct {
 		name, header string
 		want         Identity
@@ -95,7 +105,7 @@ func TestAuthenticate(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := s.Authenticate(request(c.header))
-			if got != c.want {
+			if !reflect.DeepEqual(got, c.want) {
 				t.Errorf("identity %+v, want %+v", got, c.want)
 			}
 			if c.kind == 0 {
@@ -119,7 +129,7 @@ func TestRememberedForAWhile(t *testing.T) {
 	check := func(password string, hashes int64) {
 		t.Helper()
 		before := s.hashed.Load()
-		_, err := s.Check(context.Background(), "root", password)
+		_, err := s.Check(context.Background(), "root", password, netip.Addr{})
 		if (err == nil) != (password == "secret") {
 			t.Errorf("%s: %v", password, err)
 		}
@@ -142,7 +152,7 @@ func TestSetAdmin(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	s, m := newService(t, Options{})
-	if _, err := s.Check(ctx, "root", "secret"); err != nil {
+	if _, err := s.Check(ctx, "root", "secret", netip.Addr{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.SetAdmin("root", "secret"); err != nil || m.saves != 1 {
@@ -151,10 +161,10 @@ func TestSetAdmin(t *testing.T) {
 	if err := s.SetAdmin("root", "other"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Check(ctx, "root", "secret"); !errors.Is(err, ErrIncorrect) {
+	if _, err := s.Check(ctx, "root", "secret", netip.Addr{}); !errors.Is(err, ErrIncorrect) {
 		t.Errorf("the old password, remembered before: %v", err)
 	}
-	if _, err := s.Check(ctx, "root", "other"); err != nil {
+	if _, err := s.Check(ctx, "root", "other", netip.Addr{}); err != nil {
 		t.Errorf("the new password: %v", err)
 	}
 	if err := s.SetAdmin("second", "x"); err != nil || s.Admins() != 2 {
@@ -169,7 +179,7 @@ func TestSetAdmin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if id, err := again.Check(ctx, "root", "other"); err != nil || !id.Admin {
+	if id, err := again.Check(ctx, "root", "other", netip.Addr{}); err != nil || !id.Admin {
 		t.Errorf("after a restart: %+v %v", id, err)
 	}
 	for _, bad := range [][2]string{{"", "x"}, {"x", ""}, {"a:b", "x"}} {
@@ -181,7 +191,7 @@ func TestSetAdmin(t *testing.T) {
 	if err := s.SetAdmin("root", "third"); !errors.Is(err, m.fail) {
 		t.Errorf("a failing store: %v", err)
 	}
-	if _, err := s.Check(ctx, "root", "other"); err != nil {
+	if _, err := s.Check(ctx, "root", "other", netip.Addr{}); err != nil {
 		t.Errorf("after a failed change the old password must stay: %v", err)
 	}
 	if _, err := New(m, Options{}); !errors.Is(err, m.fail) {
@@ -199,22 +209,22 @@ func TestFlood(t *testing.T) {
 	s, _ := newService(t, Options{Hashers: 1, Waiters: 3})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if _, err := s.Check(ctx, "root", "secret"); err != nil {
+	if _, err := s.Check(ctx, "root", "secret", netip.Addr{}); err != nil {
 		t.Fatal(err)
 	}
 	s.slots <- struct{}{} // a hash that takes for ever
 	var wait sync.WaitGroup
 	results := make(chan error, 3)
 	for range 3 {
-		wait.Go(func() { _, err := s.Check(ctx, "root", "wrong"); results <- err })
+		wait.Go(func() { _, err := s.Check(ctx, "root", "wrong", netip.Addr{}); results <- err })
 	}
 	for s.waiting.Load() < 3 {
 		time.Sleep(time.Millisecond) // the goroutines say nothing when they begin to wait
 	}
-	if _, err := s.Check(ctx, "nobody", "wrong"); !errors.Is(err, ErrBusy) {
+	if _, err := s.Check(ctx, "nobody", "wrong", netip.Addr{}); !errors.Is(err, ErrBusy) {
 		t.Errorf("one more than may wait: %v", err)
 	}
-	if _, err := s.Check(ctx, "root", "secret"); err != nil {
+	if _, err := s.Check(ctx, "root", "secret", netip.Addr{}); err != nil {
 		t.Errorf("remembered credentials during a flood: %v", err)
 	}
 	cancel() // the clients go away
@@ -225,7 +235,7 @@ func TestFlood(t *testing.T) {
 		}
 	}
 	<-s.slots
-	if _, err := s.Check(context.Background(), "root", "wrong"); !errors.Is(err, ErrIncorrect) {
+	if _, err := s.Check(context.Background(), "root", "wrong", netip.Addr{}); !errors.Is(err, ErrIncorrect) {
 		t.Errorf("after the flood: %v", err)
 	}
 	if n := s.waiting.Load(); n != 0 {
@@ -252,7 +262,7 @@ func TestFirstRequestsShareAHash(t *testing.T) {
 	}
 }
 
-func FuzzParseHash(f *testing.F) {
+func FuzzParseVerifier(f *testing.F) {
 	good, err := HashPassword("x", 1)
 	if err != nil {
 		f.Fatal(err)
@@ -260,11 +270,11 @@ func FuzzParseHash(f *testing.F) {
 	f.Add(good)
 	f.Add("pbkdf2-sha256$1$$")
 	f.Fuzz(func(t *testing.T, s string) {
-		h, err := parseHash(s)
+		h, err := ParseVerifier(s)
 		if err != nil {
 			return
 		}
-		if again, err := parseHash(h.String()); err != nil || again.String() != h.String() {
+		if again, err := ParseVerifier(h.String()); err != nil || again.String() != h.String() {
 			t.Errorf("%q: %v", s, err)
 		}
 	})
@@ -286,7 +296,7 @@ func BenchmarkRemembered(b *testing.B) {
 
 func BenchmarkHash(b *testing.B) {
 	for b.Loop() {
-		if _, err := newHash("secret", DefaultRounds); err != nil {
+		if _, err := newVerifier("secret", DefaultRounds); err != nil {
 			b.Fatal(err)
 		}
 	}

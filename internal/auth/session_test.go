@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -25,10 +26,10 @@ func TestSession(t *testing.T) {
 	if err := s.SetAdmin("ann", "pw"); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.Login(context.Background(), "ann", "no"); !errors.Is(err, ErrIncorrect) {
+	if _, _, err := s.Login(context.Background(), "ann", "no", netip.Addr{}); !errors.Is(err, ErrIncorrect) {
 		t.Fatalf("a wrong password: %v", err)
 	}
-	_, value, err := s.Login(context.Background(), "ann", "pw")
+	_, value, err := s.Login(context.Background(), "ann", "pw", netip.Addr{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,7 @@ func TestSession(t *testing.T) {
 		t.Error("a used session is not renewed")
 	}
 	now = now.Add(9 * time.Minute)
-	if id := who(value); id != (Identity{}) {
+	if id := who(value); id.Name != "" {
 		t.Errorf("after its end: %+v", id)
 	}
 	if id := who(renewed); id.Name != "ann" {

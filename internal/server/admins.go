@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"slices"
 
 	"github.com/divandb/divan/internal/auth"
@@ -53,6 +54,19 @@ func (s adminStore) SaveAdmin(a auth.Admin) error {
 	} else {
 		list = append(list, storedAdmin(a))
 	}
+	return s.write(list)
+}
+
+// DeleteAdmin implements auth.Store. auth.Service calls it one at a time.
+func (s adminStore) DeleteAdmin(name string) error {
+	list, err := s.read()
+	if err != nil {
+		return err
+	}
+	return s.write(slices.DeleteFunc(list, func(o storedAdmin) bool { return o.Name == name }))
+}
+
+func (s adminStore) write(list []storedAdmin) error {
 	data, err := json.Marshal(list)
 	if err != nil {
 		return err
@@ -84,7 +98,7 @@ func (a authenticator) Authenticate(r *http.Request) (httpapi.Principal, error) 
 
 // Login implements httpapi.Authenticator.
 func (a authenticator) Login(ctx context.Context, name, password string) (httpapi.Principal, string, error) {
-	id, cookie, err := a.service.Login(ctx, name, password)
+	id, cookie, err := a.service.Login(ctx, name, password, netip.Addr{})
 	return principal(id), cookie, err
 }
 
