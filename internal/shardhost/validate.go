@@ -17,7 +17,7 @@ import (
 )
 
 // validateBatch is how many edits go through the validation functions at a time;
-// validateBytes bounds the text of their documents.
+// validateBytes is how much text of documents, new and old, makes a batch full.
 const (
 	validateBatch = 256
 	validateBytes = 1 << 20
@@ -104,25 +104,12 @@ func (v *validation) run(ctx context.Context) error {
 	if v.security = v.req.Security; v.security == nil {
 		v.security = []byte("{}")
 	}
-	for from := 0; from < len(v.req.Edits); {
-		// The old documents count as much as the new ones, roughly.
-		to, size := from, 0
-		for to < len(v.req.Edits) && to-from < validateBatch && (to == from || size < validateBytes) {
-			size += 2 * len(v.req.Edits[to].Body)
-			to++
-		}
-		if err := v.batch(ctx, from, to); err != nil {
+	for from := 0; from < len(v.req.Edits); from += validateBatch {
+		if err := v.batch(ctx, from, min(from+validateBatch, len(v.req.Edits))); err != nil {
 			return err
 		}
-		from = to
 	}
 	return nil
-}
-
-// candidate is an edit that must pass functions.
-type candidate struct {
-	at  int // in the request
-	old *model.Doc
 }
 
 // batch judges the edits from a place to another.
@@ -147,9 +134,10 @@ func (v *validation) batch(ctx context.Context, from, to int) error {
 	}
 	var calls []jsvm.ValidateCall
 	var open []int // the edits of the calls
-	for _, k := range candidates {
-		e := &v.req.Edits[k.at]
-		if isDesign(e) {
+	size := 0
+	for i := range candidates {
+		k := &candidates[i]
+		if e := &v.req.Edits[k.at]; isDesign(e) {
 			refusal, err := v.h.checkDesign(ctx, e, v.defined.Partitioned)
 			if err != nil {
 				return err
@@ -159,18 +147,44 @@ func (v *validation) batch(ctx context.Context, from, to int) error {
 			}
 			continue
 		}
-		call := jsvm.ValidateCall{UserCtx: v.user, Security: v.security}
-		if call.NewDoc, err = appendNewDoc(nil, e, k.old); err != nil {
+		call, ok, err := v.call(ctx, k)
+		if err != nil {
 			return err
 		}
-		if k.old != nil {
-			if call.OldDoc, err = document.Append(nil, k.old, &document.PrintOptions{Revs: true, RevsLimit: oldRevisions}); err != nil {
-				return err
-			}
+		if !ok {
+			continue
 		}
 		calls, open = append(calls, call), append(open, k.at)
+		// The documents that are there may be far larger than those that replace them.
+		if size += len(call.NewDoc) + len(call.OldDoc); size >= validateBytes {
+			if err := v.ask(ctx, calls, open); err != nil {
+				return err
+			}
+			calls, open, size = nil, nil, 0
+		}
 	}
 	return v.ask(ctx, calls, open)
+}
+
+// call makes the arguments for one edit. ok is false if it is refused meanwhile.
+func (v *validation) call(ctx context.Context, k *candidate) (call jsvm.ValidateCall, ok bool, err error) {
+	e := &v.req.Edits[k.at]
+	old, err := v.old(ctx, k)
+	if err != nil {
+		return call, false, err
+	}
+	if old == nil && !e.Replicated && !e.Parent.IsZero() {
+		v.refuse(k.at, model.ErrConflict) // replaced, and compacted, since it was looked at
+		return call, false, nil
+	}
+	call.UserCtx, call.Security = v.user, v.security
+	if call.NewDoc, err = appendNewDoc(nil, e, old); err != nil {
+		return call, false, err
+	}
+	if old != nil {
+		call.OldDoc, err = document.Append(nil, old, &document.PrintOptions{Revs: true, RevsLimit: oldRevisions})
+	}
+	return call, err == nil, err
 }
 
 // ask runs the validation functions one after the other, each over the edits that

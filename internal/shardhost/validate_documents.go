@@ -9,7 +9,13 @@ import (
 	"github.com/divandb/divan/internal/shardapi"
 )
 
-// present finds the documents that the edits at these places build on. An edit
+// candidate is an edit that must pass functions.
+type candidate struct {
+	at  int         // in the request
+	old []model.Rev // revisions of which the first that has a body is the old document
+}
+
+// present finds the revisions that the edits at these places build on. An edit
 // that is in conflict is refused here and now: were it left to the write, the
 // document could change meanwhile so that it is written after all, unseen by any
 // function. An edit that the copy has already is done.
@@ -24,7 +30,7 @@ func (v *validation) present(ctx context.Context, at []int) ([]candidate, error)
 			q.Revs = e.Path
 		case !e.Parent.IsZero():
 			q.Revs = []model.Rev{e.Parent}
-			q.Want = shardapi.WantBody | shardapi.WantPath | shardapi.WantLeaves
+			q.Want = shardapi.WantLeaves
 		}
 	}
 	resp, err := v.c.Read(ctx, &shardapi.ReadRequest{Queries: queries})
@@ -34,74 +40,70 @@ func (v *validation) present(ctx context.Context, at []int) ([]candidate, error)
 	out := make([]candidate, 0, len(at))
 	for i, p := range at {
 		e, answer := &v.req.Edits[p], &resp.Answers[i]
-		if e.Replicated {
-			old, known, err := v.ancestor(ctx, e, answer)
-			switch {
-			case err != nil:
-				return nil, err
-			case known:
-				v.verdicts[p] = verdict{done: true, rev: e.Path[0]}
-			default:
-				out = append(out, candidate{at: p, old: old})
+		k := candidate{at: p}
+		if !e.Replicated {
+			if inConflict(e, answer) {
+				v.refuse(p, model.ErrConflict)
+				continue
 			}
-			continue
+			if !e.Parent.IsZero() {
+				k.old = queries[i].Revs
+			}
+		} else if answer.Found && len(e.Path) > 0 {
+			known, err := v.known(ctx, e.ID, e.Path[:1])
+			if err != nil {
+				return nil, err
+			}
+			if known {
+				v.verdicts[p] = verdict{done: true, rev: e.Path[0]}
+				continue
+			}
+			for d := range answer.Docs {
+				k.old = append(k.old, answer.Docs[d].Rev)
+			}
 		}
-		old, conflict := parent(e, answer)
-		if conflict {
-			v.refuse(p, model.ErrConflict)
-			continue
-		}
-		out = append(out, candidate{at: p, old: old})
+		out = append(out, k)
 	}
 	return out, nil
 }
 
-// parent gives the document that a new edit replaces, nil for a create. The rules
-// are those of shard.Write.
-func parent(e *model.Edit, answer *shardapi.DocAnswer) (old *model.Doc, conflict bool) {
+// inConflict tells whether a new edit builds on something that is not there any
+// more. The rules are those of shard.Write.
+func inConflict(e *model.Edit, answer *shardapi.DocAnswer) bool {
 	if e.Parent.IsZero() {
-		if !answer.Found {
-			return nil, false
-		}
-		return nil, e.Deleted || !answer.Docs[0].Deleted
+		return answer.Found && (e.Deleted || !answer.Docs[0].Deleted)
 	}
 	if len(answer.Docs) == 0 {
-		return nil, true
+		return true
 	}
-	old = &answer.Docs[0]
+	old := &answer.Docs[0]
 	leaf := slices.ContainsFunc(old.Leaves, func(l model.Leaf) bool { return l.Rev == e.Parent })
-	if !leaf || e.Deleted && old.Deleted {
-		return nil, true
-	}
-	old.Leaves = nil
-	return old, false
+	return !leaf || e.Deleted && old.Deleted
 }
 
-// ancestor gives the nearest ancestor of a replicated edit that has a body here,
-// nil if there is none. known tells that the copy has the revision itself.
-func (v *validation) ancestor(ctx context.Context, e *model.Edit, answer *shardapi.DocAnswer) (old *model.Doc, known bool, err error) {
-	if len(e.Path) == 0 || !answer.Found {
-		return nil, false, nil
-	}
-	diff, err := v.c.RevsDiff(ctx, &shardapi.RevsDiffRequest{IDs: []string{e.ID}, Revs: [][]model.Rev{e.Path[:1]}})
+// known tells whether the copy has a revision, with its body or without.
+func (v *validation) known(ctx context.Context, id string, rev []model.Rev) (bool, error) {
+	resp, err := v.c.RevsDiff(ctx, &shardapi.RevsDiffRequest{IDs: []string{id}, Revs: [][]model.Rev{rev}})
 	if err != nil {
-		return nil, false, err
+		return false, err
 	}
-	if len(diff.Diffs[0].Missing) == 0 {
-		return nil, true, nil
-	}
-	for i := range answer.Docs {
+	return len(resp.Diffs[0].Missing) == 0, nil
+}
+
+// old reads the document that an edit builds on, nil if there is none.
+func (v *validation) old(ctx context.Context, k *candidate) (*model.Doc, error) {
+	for i := range k.old {
 		resp, err := v.c.Read(ctx, &shardapi.ReadRequest{Queries: []shardapi.DocQuery{{
-			ID: e.ID, Revs: []model.Rev{answer.Docs[i].Rev}, Want: shardapi.WantBody | shardapi.WantPath}}})
+			ID: v.req.Edits[k.at].ID, Revs: k.old[i : i+1], Want: shardapi.WantBody | shardapi.WantPath}}})
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		if docs := resp.Answers[0].Docs; len(docs) > 0 {
-			return &docs[0], false, nil
+			return &docs[0], nil
 		}
 		// Compaction took the body since.
 	}
-	return nil, false, nil
+	return nil, nil
 }
 
 // appendNewDoc appends an edit as validation functions see it: with the revision

@@ -46,7 +46,7 @@ type validated struct {
 // of a design document of its own.
 func newValidated(t testing.TB, functions ...string) *validated {
 	t.Helper()
-	pool := jsvm.New(jsvm.Options{Command: []string{testserver.Binary(t), "js-worker"}, Workers: 2, CallTime: 500 * time.Millisecond})
+	pool := jsvm.New(jsvm.Options{Command: []string{testserver.Binary(t), "js-worker"}, Workers: 2, CallTime: 2 * time.Second})
 	v := &validated{defs: &defs{}, dir: t.TempDir()}
 	v.define(functions...)
 	store, err := kv.Open(v.dir+"/store", kv.Options{MinFree: -1, CacheBytes: 8 << 20})
@@ -269,7 +269,7 @@ func TestManyEdits(t *testing.T) {
 	t.Parallel()
 	v := newValidated(t, `function(n) { if (n.i % 7 == 3) throw({forbidden: 'seven ' + n.i}); }`, `function(n) { if (n.i % 5 == 3) throw({forbidden: 'five ' + n.i}); }`)
 	var edits []model.Edit
-	for i := range 2000 {
+	for i := range 1000 {
 		edits = append(edits, edit(fmt.Sprintf("d%04d", i), fmt.Sprintf(`{"i":%d,"pad":%q}`, i, strings.Repeat("x", i))))
 	}
 	for i, r := range v.write(t, edits...) {
@@ -282,6 +282,27 @@ func TestManyEdits(t *testing.T) {
 		}
 		if (want == "") != (r.Err == nil) || r.Err != nil && r.Err.Reason != want || v.has(t, r.ID) != (want == "") {
 			t.Fatalf("%d: %+v, want %q", i, r, want)
+		}
+	}
+}
+
+// TestLargeOldDocuments replaces large documents by small ones: those that are
+// there go to the functions in several messages.
+func TestLargeOldDocuments(t *testing.T) {
+	t.Parallel()
+	v := newValidated(t, `function(n, o) { if (o && (o.i != n.i || o.text.length != 100000)) throw({forbidden: 'another document'}); if (n.i == 17) throw({forbidden: 'no'}); }`)
+	var edits []model.Edit
+	for i := range 30 {
+		id := fmt.Sprint("d", i)
+		e := on(v.must(t, edit(id, fmt.Sprintf(`{"i":%d,"text":%q}`, i%17, strings.Repeat("x", 100_000)))), edit(id, fmt.Sprintf(`{"i":%d}`, i%17)))
+		if i == 20 {
+			e = on(e.Parent, edit(id, `{"i":17}`))
+		}
+		edits = append(edits, e)
+	}
+	for i, r := range v.write(t, edits...) {
+		if (r.Err == nil) != (i != 20) {
+			t.Errorf("%d: %+v", i, r)
 		}
 	}
 }
