@@ -7,6 +7,7 @@ import (
 
 	"github.com/divandb/divan/internal/cluster"
 	"github.com/divandb/divan/internal/coordinator"
+	"github.com/divandb/divan/internal/jsvm"
 	"github.com/divandb/divan/internal/kv"
 	"github.com/divandb/divan/internal/model"
 	"github.com/divandb/divan/internal/shardapi"
@@ -18,6 +19,7 @@ type oneNode struct {
 	host     *shardhost.Host
 	registry *cluster.Local
 	coord    *coordinator.Coordinator
+	js       *jsvm.Pool // nil unless a test makes it
 }
 
 // Host gives the one node's copies whatever the name.

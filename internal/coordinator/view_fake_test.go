@@ -12,6 +12,7 @@ import (
 
 	"github.com/divandb/divan/internal/cluster"
 	"github.com/divandb/divan/internal/coordinator"
+	"github.com/divandb/divan/internal/jsvm"
 	"github.com/divandb/divan/internal/reduce"
 	"github.com/divandb/divan/internal/shardapi"
 )
@@ -58,9 +59,9 @@ func (h viewHost) Shard(id shardapi.CopyID) shardapi.Shard { return h.copies[id]
 func newViewNode(t testing.TB, base *oneNode, spec cluster.CreateSpec, rows []emitted) *viewNode {
 	t.Helper()
 	n := &viewNode{db: base.create(t, spec), copies: make(map[shardapi.CopyID]*viewCopy), all: slices.Clone(rows)}
-	n.coord = coordinator.New(base.registry, n, coordinator.Options{})
+	n.coord = coordinator.New(base.registry, n, coordinator.Options{JS: base.js})
 	for i, s := range n.db.Shards {
-		n.copies[s.Copies[0].ID] = &viewCopy{seq: uint64(10 + i), rnd: rand.New(rand.NewPCG(uint64(i), 5))}
+		n.copies[s.Copies[0].ID] = &viewCopy{seq: uint64(10 + i), js: base.js, rnd: rand.New(rand.NewPCG(uint64(i), 5))}
 	}
 	for _, r := range rows {
 		c := n.copies[n.db.Shards[n.db.ShardOf(r.id)].Copies[0].ID]
@@ -80,6 +81,7 @@ type viewCopy struct {
 	rows           []emitted
 	seq            uint64
 	rnd            *rand.Rand
+	js             *jsvm.Pool // for reductions by functions
 
 	fail       error         // of View
 	failInRows error         // of the stream, after the first rows
@@ -175,7 +177,7 @@ func (c *viewCopy) View(ctx context.Context, req *shardapi.ViewRequest) (*sharda
 			}
 			continue
 		}
-		groups, err := reduceGroups(ctx, req, i, in)
+		groups, err := c.reduceGroups(ctx, req, i, in)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -188,10 +190,13 @@ func (c *viewCopy) View(ctx context.Context, req *shardapi.ViewRequest) (*sharda
 }
 
 // reduceGroups reduces a copy's rows of one range to states.
-func reduceGroups(ctx context.Context, req *shardapi.ViewRequest, at int, in []emitted) ([]shardapi.ViewRow, error) {
-	reducer, err := reduce.Builtin(req.Def.Reduce)
-	if err != nil {
-		return nil, err
+func (c *viewCopy) reduceGroups(ctx context.Context, req *shardapi.ViewRequest, at int, in []emitted) ([]shardapi.ViewRow, error) {
+	reducer := reduce.Script(c.js, req.Def.Program, req.Def.Reduce)
+	if reduce.IsBuiltin(req.Def.Reduce) {
+		var err error
+		if reducer, err = reduce.Builtin(req.Def.Reduce); err != nil {
+			return nil, err
+		}
 	}
 	var groups []shardapi.ViewRow
 	var runs []reduce.Run

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 
 	"github.com/divandb/divan/internal/reduce"
@@ -34,6 +35,8 @@ type groupStream struct {
 	runs   []reduce.Run
 	err    error
 }
+
+var jsonNull = []byte("null")
 
 // joinedGroup is a group of out and its states in the slab.
 type joinedGroup struct{ at, from, to int }
@@ -128,7 +131,8 @@ func (g *groupStream) keep() {
 }
 
 // finish reduces the groups that have several states, all in one call, and makes
-// the values final.
+// the values final. As in CouchDB the error of a function whose output does not
+// shrink stands in the place of its group; any other ends the stream.
 func (g *groupStream) finish() error {
 	if len(g.joined) > 0 {
 		g.runs = g.runs[:0]
@@ -144,11 +148,15 @@ func (g *groupStream) finish() error {
 		}
 	}
 	for i := range g.out {
-		value, err := g.reducer.Final(g.out[i].Value)
+		row := &g.out[i]
+		value, err := g.reducer.Final(row.Value)
 		if err != nil {
-			return err
+			if !errors.As(err, &row.Err) || row.Err.Name != reduce.OverflowError {
+				return err
+			}
+			value = jsonNull
 		}
-		g.out[i].Value = value
+		row.Value = value
 	}
 	return nil
 }
@@ -164,7 +172,7 @@ func (g *groupStream) last() ([]shardapi.ViewRow, error) {
 	}
 	if !g.some && g.whole && g.skip == 0 {
 		if value, ok := g.reducer.Empty(); ok {
-			g.out = append(g.out, shardapi.ViewRow{Key: []byte("null"), Value: value})
+			g.out = append(g.out, shardapi.ViewRow{Key: jsonNull, Value: value})
 		}
 	}
 	if len(g.out) == 0 {

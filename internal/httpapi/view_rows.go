@@ -121,6 +121,14 @@ func (v *viewRows) write(st *stream) error {
 
 // row appends one row.
 func (v *viewRows) row(st *stream, row *shardapi.ViewRow, doc *model.Doc) error {
+	if row.Err != nil { // it has no key, as in CouchDB
+		st.buf = append(st.buf, `{"key":null,"error":`...)
+		st.buf = rawjson.AppendString(st.buf, row.Err.Name)
+		st.buf = append(st.buf, `,"reason":`...)
+		st.buf = rawjson.AppendString(st.buf, row.Err.Reason)
+		st.buf = append(st.buf, '}')
+		return st.sendIfFull()
+	}
 	st.buf = append(st.buf, '{')
 	if !v.q.reduced {
 		st.buf = append(st.buf, `"id":`...)

@@ -1,6 +1,9 @@
 package shardapi
 
-import "github.com/divandb/divan/internal/jsvm"
+import (
+	"github.com/divandb/divan/internal/jsvm"
+	"github.com/divandb/divan/internal/model"
+)
 
 // ViewDef is the definition of a view as its index needs it. Sig names the index
 // and covers all that its rows depend on.
@@ -75,6 +78,10 @@ type ViewRow struct {
 	Key   []byte // JSON; of a group: the key cut to its level, null for the group of everything
 	ID    string // empty for a group
 	Value []byte // JSON; of a group: the state of package reduce
+
+	// Err is what a client sees in the place of a group whose reduction does not
+	// shrink. The coordinator sets it, which makes values final; copies do not.
+	Err *model.Error `cbor:"-"`
 }
 
 // ViewInfo is the state of a copy's indexes taken together.
