@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -240,5 +241,61 @@ func TestViewReduceFails(t *testing.T) {
 	}
 	if v := queryView(t, s, "GET", db+"/_design/d/_view/v?reduce=false", nil); v.show() != `2 0 a:"a"="x" b:"b"="x"` {
 		t.Errorf("%s", v.show())
+	}
+}
+
+// Another definition counts from the moment it is written, and leaves the rows of
+// its neighbours alone.
+func TestViewRedefined(t *testing.T) {
+	t.Parallel()
+	s := testserver.Shared(t)
+	db := "/" + s.DB(t, "q=2")
+	s.Do(t, "POST", db+"/_bulk_docs", `{"docs":[{"_id":"a"},{"_id":"b"}]}`).Want(201)
+	define := func(rev, value string) string {
+		t.Helper()
+		return s.Do(t, "PUT", db+"/_design/d"+rev, `{"autoupdate":false,"views":{
+			"one":{"map":"function(doc){ emit(doc._id, `+value+`); }"},
+			"two":{"map":"function(doc){ emit(doc._id, 'same'); }","reduce":"_count"}}}`).Want(201).Str("rev")
+	}
+	one, two := db+"/_design/d/_view/one?", db+"/_design/d/_view/two?"
+	want := func(path, want string) {
+		t.Helper()
+		if v := queryView(t, s, "GET", path, nil); v.show() != want {
+			t.Errorf("%s: %s, want %s", path, v.show(), want)
+		}
+	}
+	rev := define("", "1")
+	want(one, `2 0 a:"a"=1 b:"b"=1`)
+	want(two, `null null null=2`)
+	define("?rev="+rev, "2")
+	want(one+"update=false", `0 0`)
+	want(two+"update=false", `null null null=2`)
+	want(two+"update=false&reduce=false&limit=1", `2 0 a:"a"="same"`)
+	want(one, `2 0 a:"a"=2 b:"b"=2`)
+}
+
+// Who leaves in the middle of an answer is no fault: nothing in the log, and the
+// server stops without waiting for them.
+func TestViewClientLeaves(t *testing.T) {
+	t.Parallel()
+	s := testserver.Start(t, testserver.Config(asItIs))
+	s.Do(t, "PUT", "/db", nil).Want(201)
+	docs := []string{`{"_id":"_design/d","views":{"v":{"map":"function(doc){ emit(doc._id, doc.text); }"}}}`}
+	for i := range 100 {
+		docs = append(docs, fmt.Sprintf(`{"_id":"d%d","text":%q}`, i, strings.Repeat("x", 50_000)))
+	}
+	s.Do(t, "POST", "/db/_bulk_docs", `{"docs":[`+strings.Join(docs, ",")+`]}`).Want(201)
+	s.Do(t, "GET", "/db/_design/d/_view/v?limit=0", nil).Want(200)
+	for _, query := range []string{"", "?include_docs=true"} {
+		ctx, cancel := context.WithCancel(context.Background())
+		res := s.Stream(t, ctx, "GET", "/db/_design/d/_view/v"+query, nil)
+		if _, err := res.Body.Read(make([]byte, 10)); err != nil {
+			t.Errorf("%s: %v", query, err)
+		}
+		cancel()
+	}
+	s.Stop(t)
+	if log := s.Log(); strings.Contains(log, "failed") || strings.Contains(log, "ERROR") {
+		t.Errorf("the log speaks of it:\n%s", log)
 	}
 }
