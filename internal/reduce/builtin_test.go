@@ -214,7 +214,7 @@ func TestDistinct(t *testing.T) {
 	for _, c := range []struct {
 		n       int
 		percent float64
-	}{{1, 0}, {2, 0}, {10, 0}, {100, 5}, {1000, 6}, {1700, 7}, {2500, 7}, {5000, 7}, {20000, 7}, {300000, 7}} {
+	}{{1, 0}, {2, 0}, {10, 0}, {100, 5}, {1000, 6}, {1700, 7}, {2500, 7}, {5000, 7}, {20000, 7}, {100000, 7}} {
 		var runs []Run
 		for i := 0; i < c.n; i += 1000 {
 			var rows []Row
@@ -237,7 +237,7 @@ func TestDistinct(t *testing.T) {
 			t.Errorf("%d keys: %v, off by %.1f %%", c.n, got, off)
 		}
 	}
-	for i := range 3000 {
+	for i := range 1000 {
 		if got := show(t, r, reduceRun(t, r, Run{Rows: []Row{{Key: fmt.Appendf(nil, `%d`, i)}}})); got != "1" {
 			t.Fatalf("one key: %s", got)
 		}

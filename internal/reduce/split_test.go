@@ -114,7 +114,7 @@ func randomValue(r *rand.Rand, sort int) string {
 func TestAnySplit(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(3, 4))
-	for i := range 1200 {
+	for i := range 400 {
 		sort := i % 6
 		var rows []Row
 		for k := range 1 + rnd.IntN(40) {
@@ -155,7 +155,7 @@ func TestModel(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(5, 6))
 	sum, stats, top, bottom := must(t, "_sum"), must(t, "_stats"), must(t, "_top_5"), must(t, "_bottom_3")
-	for range 1500 {
+	for range 500 {
 		var rows []Row
 		var values [][]byte
 		total, squares, isFloat := new(big.Rat), new(big.Rat), false
