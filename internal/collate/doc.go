@@ -2,7 +2,8 @@
 // sort alike: null, false, true, numbers, text, arrays, objects. Numbers go by
 // value, text by the Unicode collation algorithm with CLDR's root table, arrays
 // element by element, objects member by member in the order they are written
-// (the name, then the value), the shorter first.
+// (the name, then the value), the shorter first. Views with options.collation
+// "raw" have another order, that of Erlang's terms, which raw.go tells.
 //
 // The table is our own, made from CLDR by gen: the one in golang.org/x/text is
 // of Unicode 6.2 and puts many pairs in another order than CouchDB does. Against
