@@ -85,17 +85,28 @@ func (b *batch) piece(ctx context.Context, at, end int, funcs []int, body []byte
 	}
 	single := end-at == 1 && len(funcs) == 1
 	var failed *failure
+	fresh := false
 	for crashes := 1; ; crashes++ {
-		err := b.try(ctx, at, end, funcs, body)
+		err := b.try(ctx, at, end, funcs, body, fresh)
 		if err == nil {
 			return nil
 		}
 		if !errors.As(err, &failed) {
 			return err
 		}
-		if failed.kind != failedCrash || crashes >= attempts(single, failed.alien) {
-			break
+		switch failed.kind {
+		case failedCrash:
+			if crashes < attempts(single, failed.alien) {
+				continue
+			}
+		case failedMemory, failedInternal:
+			// What was there before may be the reason.
+			if single && !fresh {
+				fresh = true
+				continue
+			}
 		}
+		break
 	}
 	switch {
 	case single:
@@ -153,9 +164,9 @@ func attempts(single, alien bool) int {
 	}
 }
 
-// try sends one request and takes its results.
-func (b *batch) try(ctx context.Context, at, end int, funcs []int, body []byte) error {
-	r := runRequest{key: b.prog.Key, op: b.op, funcs: b.funcs, extra: b.extra, body: body}
+// try sends one request and takes its results; fresh asks for a new engine.
+func (b *batch) try(ctx context.Context, at, end int, funcs []int, body []byte, fresh bool) error {
+	r := runRequest{fresh: fresh, key: b.prog.Key, op: b.op, funcs: b.funcs, extra: b.extra, body: body}
 	if len(funcs) < len(b.funcs) {
 		r.funcs = make([]string, len(funcs))
 		for n, k := range funcs {
@@ -190,7 +201,14 @@ func (p *Pool) exchange(ctx context.Context, r *runRequest, prog Program) ([]byt
 	var failed *failure
 	switch {
 	case err == nil:
+		// The reply is the worker's memory: it is read before the worker goes back.
+		text, lines, err := openReply(reply)
 		p.giveBack(&p.calls, w, retire)
+		if err != nil {
+			return nil, &failure{kind: failedInternal, reason: err.Error()}
+		}
+		p.logLines(r.key, lines)
+		return text, nil
 	case errors.As(err, &failed) && failed.kind != failedCrash && !w.isKilled():
 		// The worker itself said so: it is well.
 		p.calls.put(w)
@@ -207,12 +225,6 @@ func (p *Pool) exchange(ctx context.Context, r *runRequest, prog Program) ([]byt
 		go p.drain(w)
 		return nil, err
 	}
-	text, lines, err := openReply(reply)
-	if err != nil {
-		return nil, &failure{kind: failedInternal, reason: err.Error()}
-	}
-	p.logLines(r.key, lines)
-	return text, nil
 }
 
 func (p *Pool) giveBack(s *workerSet, w *process, retire bool) {
@@ -236,7 +248,7 @@ func (p *Pool) drain(w *process) {
 // roundTrip runs one request on a worker. The reply is good until the worker's next
 // request.
 func (w *process) roundTrip(ctx context.Context, r *runRequest, prog Program) (reply []byte, retire bool, err error) {
-	if !w.knows(r.key) {
+	if r.fresh || !w.knows(r.key) {
 		r.design = prog.Design
 	}
 	for {

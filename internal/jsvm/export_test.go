@@ -1,5 +1,10 @@
 package jsvm
 
+import (
+	"context"
+	"runtime"
+)
+
 // CloseAndWait is Close, and waits until the processes are gone, so that their
 // processor time is counted.
 func (p *Pool) CloseAndWait() {
@@ -31,3 +36,25 @@ func (p *Pool) Workers() (pids []int) {
 
 // OnlyReads is the test of functions that can change nothing.
 var OnlyReads = onlyReads
+
+// AwaitWaiters waits until that many calls wait for a worker.
+func (p *Pool) AwaitWaiters(n int) {
+	for {
+		p.calls.mu.Lock()
+		waiting := len(p.calls.waiters)
+		p.calls.mu.Unlock()
+		if waiting >= n {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// HoldWorker takes a worker away until release.
+func (p *Pool) HoldWorker() (pid int, release func()) {
+	w, err := p.calls.take(context.Background(), "")
+	if err != nil {
+		panic(err)
+	}
+	return w.cmd.Process.Pid, func() { p.calls.put(w) }
+}

@@ -135,19 +135,29 @@ func cutCount(src []byte) (n int, rest []byte, err error) {
 type runRequest struct {
 	key    string
 	design []byte // nil: not given, the worker is thought to have it
+	fresh  bool   // with a design document: in a new engine
 	op     string
 	funcs  []string
 	extra  []byte // JSON the operation needs once
 	body   []byte // JSON array, one element per item
 }
 
+// What stands before the design document of a request.
+const (
+	designLacks = iota
+	designGiven
+	designFresh
+)
+
 func (r *runRequest) append(dst []byte) []byte {
 	dst = appendBytes(dst, r.key)
-	if r.design == nil {
-		dst = append(dst, 0)
-	} else {
-		dst = append(dst, 1)
-		dst = appendBytes(dst, r.design)
+	switch {
+	case r.design == nil:
+		dst = append(dst, designLacks)
+	case r.fresh:
+		dst = appendBytes(append(dst, designFresh), r.design)
+	default:
+		dst = appendBytes(append(dst, designGiven), r.design)
 	}
 	dst = appendBytes(dst, r.op)
 	dst = binary.AppendUvarint(dst, uint64(len(r.funcs)))
@@ -165,10 +175,11 @@ func parseRun(src []byte) (r runRequest, err error) {
 		return r, err
 	}
 	r.key = string(b)
-	if len(src) == 0 || src[0] > 1 {
+	if len(src) == 0 || src[0] > designFresh {
 		return r, errBadFrame
 	}
-	given := src[0] == 1
+	given := src[0] != designLacks
+	r.fresh = src[0] == designFresh
 	src = src[1:]
 	if given {
 		if r.design, src, err = cutBytes(src); err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -48,28 +47,10 @@ func startProcess(ctx context.Context, o *Options) (*process, error) {
 	w := &process{o: o, cmd: exec.Command(o.Command[0], args...), ended: make(chan struct{})}
 	w.cmd.SysProcAttr = dieWithParent()
 	w.cmd.Env = []string{"GOTRACEBACK=none"} // nothing of the server's environment
-	stdin, err := w.pipe(func(r, end *os.File) { w.cmd.Stdin, w.in = r, end })
-	if err != nil {
-		return nil, err
-	}
-	defer stdin.Close()
-	stdout, err := w.pipe(func(r, end *os.File) { w.cmd.Stdout, w.out = end, r })
-	if err != nil {
-		w.in.Close()
-		return nil, err
-	}
-	defer stdout.Close()
-	stderr, err := w.cmd.StderrPipe()
-	if err == nil {
-		err = w.cmd.Start()
-	}
-	if err != nil {
-		w.in.Close()
-		w.out.Close()
+	if err := w.start(); err != nil {
 		return nil, fmt.Errorf("start a JavaScript worker: %w", err)
 	}
 	w.frames.r = w.out
-	go w.wait(stderr)
 	w.out.SetReadDeadline(time.Now().Add(startTime))
 	undo := context.AfterFunc(ctx, func() { w.out.SetReadDeadline(time.Unix(1, 0)) })
 	kind, _, err := w.frames.next()
@@ -85,25 +66,47 @@ func startProcess(ctx context.Context, o *Options) (*process, error) {
 	return w, nil
 }
 
-// pipe makes a pipe and gives the end that belongs to the child, to be closed here.
-// (exec's own pipes are closed by Wait, while a reply may still be read.)
-func (w *process) pipe(use func(r, end *os.File)) (child *os.File, err error) {
-	r, end, err := os.Pipe()
+// start starts the process with three pipes. (Those that exec makes are closed by its
+// Wait, while a reply may still be in them.)
+func (w *process) start() error {
+	var pipes [3][2]*os.File
+	closeAll := func(end int) {
+		for _, p := range pipes {
+			if p[end] != nil {
+				p[end].Close()
+			}
+		}
+	}
+	for i := range pipes {
+		var err error
+		if pipes[i][0], pipes[i][1], err = os.Pipe(); err != nil {
+			closeAll(0)
+			closeAll(1)
+			return err
+		}
+	}
+	// Each pipe as [end of the child, end of the pool].
+	pipes[1][0], pipes[1][1] = pipes[1][1], pipes[1][0]
+	pipes[2][0], pipes[2][1] = pipes[2][1], pipes[2][0]
+	w.cmd.Stdin, w.cmd.Stdout, w.cmd.Stderr = pipes[0][0], pipes[1][0], pipes[2][0]
+	err := w.cmd.Start()
+	// Only the child may hold its ends: they tell when it is gone.
+	closeAll(0)
 	if err != nil {
-		return nil, err
+		closeAll(1)
+		return err
 	}
-	use(r, end)
-	if w.cmd.Stdin == r {
-		return r, nil
-	}
-	return end, nil
+	w.in, w.out = pipes[0][1], pipes[1][1]
+	go w.wait(pipes[2][1])
+	return nil
 }
 
 // maxStderr bounds what is kept of the messages of one worker.
 const maxStderr = 16 << 10
 
 // wait logs what the worker says and waits for its end.
-func (w *process) wait(stderr io.Reader) {
+func (w *process) wait(stderr *os.File) {
+	defer stderr.Close()
 	kept := 0
 	lines := bufio.NewReaderSize(stderr, 1024)
 	for {
@@ -193,7 +196,7 @@ func (w *process) crash(err error) error {
 // patience is how much longer it may take on the wall. grace is for the worker's own
 // watch, which is to come first.
 const (
-	patience = 20
+	patience = 6
 	grace    = 100 * time.Millisecond
 )
 

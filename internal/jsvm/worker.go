@@ -148,6 +148,10 @@ func (w *worker) kindOf(err error, late bool) failureKind {
 func (w *worker) engineOf(r *runRequest) (*engine, error) {
 	if i := slices.IndexFunc(w.engines, func(e *engine) bool { return e.key == r.key }); i >= 0 {
 		e := w.engines[i]
+		if r.fresh {
+			w.drop(e)
+			return w.engineOf(&runRequest{key: r.key, design: r.design})
+		}
 		copy(w.engines[1:i+1], w.engines[:i])
 		w.engines[0] = e
 		return e, nil
@@ -174,7 +178,7 @@ func (w *worker) drop(e *engine) {
 // The memory is looked at after so many bytes; a call counts as some of them.
 const (
 	tidyBytes = 256 << 10
-	tidyCall  = 8 << 10
+	tidyCall  = 32 << 10
 )
 
 // tidy looks after the memory between requests. Each engine may use most of the
