@@ -7,14 +7,18 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"time"
 )
 
 // A stretch is what one commit puts in at most, and what Room counts.
 const (
 	stretchDocs  = 2000
 	stretchBytes = 4 << 20
-	// commitBytes of results are put in though the stretch goes on.
+	// commitBytes of results are put in though the stretch goes on, and whatever
+	// there is after commitEvery: a crash need not cost more than that, and whoever
+	// watches the progress sees some.
 	commitBytes = 8 << 20
+	commitEvery = 500 * time.Millisecond
 )
 
 // Pass brings the indexes behind a Work from one sequence to another.
@@ -210,6 +214,7 @@ func (r *run[R]) commit() (seq uint64, err error) {
 		size    int
 		changes int64
 	)
+	last := time.Now()
 	for j := range r.order {
 		<-j.done
 		if j.err != nil {
@@ -220,13 +225,13 @@ func (r *run[R]) commit() (seq uint64, err error) {
 			return seq, j.err
 		}
 		results, size, changes = append(results, j.result), size+j.size, changes+j.changes
-		if j.ends || size >= commitBytes {
+		if j.ends || size >= commitBytes || time.Since(last) >= commitEvery {
 			if err = r.Work.Commit(r.ctx, results, j.seq); err == nil {
 				seq = j.seq
 				r.Progress.add(changes)
 			}
 			clear(results)
-			results, size, changes = results[:0], 0, 0
+			results, size, changes, last = results[:0], 0, 0, time.Now()
 		}
 		r.giveBack(j)
 		if err != nil || j.last {

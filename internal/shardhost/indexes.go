@@ -37,14 +37,15 @@ type copyIndexes struct {
 // viewIndex is an open index of a view. Its copyIndexes' mu guards it.
 type viewIndex struct {
 	index   *view.Index
-	pass    *pass  // under way; nil: none
-	whole   uint64 // all that the copy had at this sequence is in it (X3)
-	known   bool   // whole is worth something
-	cut     bool   // a pass was cut short: what was shown before it is held in the store
-	kills   int    // of the catch-up that has not come to its end
-	users   int    // queries under way
-	given   bool   // its view was given up, and the last user closes it
-	waiting int64  // requests that wait for a pass
+	pass    *pass            // under way; nil: none
+	whole   uint64           // all that the copy had at this sequence is in it (X3)
+	known   bool             // whole is worth something
+	cut     bool             // a pass was cut short: what was shown before it is held in the store
+	def     shardapi.ViewDef // with which it was cut
+	kills   int              // of the catch-up that has not come to its end
+	users   int              // queries under way
+	given   bool             // its view was given up, and the last user closes it
+	waiting int64            // requests that wait for a pass
 }
 
 // indexesOf gives the indexes of an open copy.
@@ -261,9 +262,10 @@ func (s *copyIndexes) release() error {
 	return errors.Join(errs...)
 }
 
-// removeUnused removes the indexes whose signature is not among the wanted ones,
-// and lets go of those whose pass was cut short and that nobody asked for since.
-// again tells that some are still in use.
+// removeUnused removes the indexes whose signature is not among the wanted ones.
+// Those whose pass was cut short, and that nobody finished since, are finished in
+// the background: until then the store keeps what they showed before. again tells
+// that some are still in use.
 func (s *copyIndexes) removeUnused(wanted map[string]struct{}) (again bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,13 +286,8 @@ func (s *copyIndexes) removeUnused(wanted map[string]struct{}) (again bool, err 
 		if _, ok := stored[sig]; !ok {
 			sigs = append(sigs, sig) // opened and never written
 		}
-		if x.cut && x.pass == nil {
-			if x.users > 0 {
-				again = true
-				continue
-			}
-			delete(s.open, sig)
-			s.letGo(x)
+		if _, ok := wanted[sig]; ok && x.cut && x.pass == nil {
+			s.h.warm.lazily(s.id, &x.def)
 		}
 	}
 	for _, sig := range sigs {

@@ -213,7 +213,7 @@ func (s *copyIndexes) run(ctx context.Context, p *pass) {
 			s.h.passes.fail(s.id, sig, failed)
 			s.giveUp(sig, x)
 		case err != nil:
-			x.cut = true
+			x.cut, x.def = true, p.members[i].def
 		case p.upTo == 0:
 			x.whole, x.known, x.kills = seq, true, 0
 			fallthrough
