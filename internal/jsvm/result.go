@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/divandb/divan/internal/rawjson"
 )
@@ -155,16 +154,17 @@ func surrogate(text []byte) byte {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' || text[2]|0x20 != 'd' {
 		return 0
 	}
-	if !isHex(text[4]) || !isHex(text[5]) {
+	if !isHex(text[3]) || !isHex(text[4]) || !isHex(text[5]) {
 		return 0
 	}
 	switch c := text[3] | 0x20; {
-	case strings.IndexByte("89ab", text[3]|0x20) >= 0 && (isHex(text[3])):
-		return 'h'
-	case c >= 'c' && c <= 'f' && isHex(text[3]):
+	case c >= 'c':
 		return 'l'
+	case c >= '8':
+		return 'h'
+	default:
+		return 0
 	}
-	return 0
 }
 
 func isHex(c byte) bool {
