@@ -23,20 +23,15 @@ import (
 func TestWorkersAreKilled(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, jsvm.Options{Workers: 3})
-	ctx, stop := context.WithCancel(context.Background())
+	// Whenever a call has ended a worker is killed, which mostly is in the middle of
+	// another call.
+	ended := make(chan struct{})
 	var killer sync.WaitGroup
 	kills := 0
 	killer.Go(func() {
-		tick := time.NewTicker(15 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				if pids := p.Workers(); len(pids) > 0 && syscall.Kill(pids[rand.IntN(len(pids))], syscall.SIGKILL) == nil {
-					kills++
-				}
+		for range ended {
+			if pids := p.Workers(); len(pids) > 0 && syscall.Kill(pids[rand.IntN(len(pids))], syscall.SIGKILL) == nil {
+				kills++
 			}
 		}
 	})
@@ -60,11 +55,12 @@ func TestWorkersAreKilled(t *testing.T) {
 						t.Errorf("got %s, want %s", got, want)
 					}
 				}
+				ended <- struct{}{}
 			}
 		})
 	}
 	calls.Wait()
-	stop()
+	close(ended)
 	killer.Wait()
 	if kills == 0 {
 		t.Error("no worker was killed")
