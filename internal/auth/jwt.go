@@ -4,8 +4,10 @@ import (
 	"crypto/ecdsa"
 	"crypto/hmac"
 	"crypto/rsa"
+	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
 	"strings"
@@ -50,7 +52,19 @@ type tokenVerifier struct {
 	keys map[string][]JWTKey // by id
 	o    JWTOptions
 	now  func() time.Time
+	// read has what was read of tokens whose signature was right, by their digest: a
+	// public key takes longer to verify one than the rest of a request.
+	read *lru[[sha256.Size]byte, tokenClaims]
 }
+
+// tokenClaims is what a token says.
+type tokenClaims struct {
+	id       Identity
+	from, to float64 // in seconds; the infinities where there is no limit
+}
+
+// rememberedTokens bounds the tokens in memory.
+const rememberedTokens = 4096
 
 // newTokenVerifier gives nil where there are no keys.
 func newTokenVerifier(o JWTOptions, now func() time.Time) (*tokenVerifier, error) {
@@ -63,7 +77,7 @@ func newTokenVerifier(o JWTOptions, now func() time.Time) (*tokenVerifier, error
 	if o.RolesClaim == "" {
 		o.RolesClaim = "_couchdb.roles"
 	}
-	t := &tokenVerifier{keys: map[string][]JWTKey{}, o: o, now: now}
+	t := &tokenVerifier{keys: map[string][]JWTKey{}, o: o, now: now, read: newLRU[[sha256.Size]byte, tokenClaims](rememberedTokens)}
 	for _, k := range o.Keys {
 		if k.ID == "" {
 			k.ID = DefaultKeyID
@@ -79,37 +93,57 @@ func newTokenVerifier(o JWTOptions, now func() time.Time) (*tokenVerifier, error
 	return t, nil
 }
 
-// identity says whose token it is. Nothing in it is looked at before the signature
-// is found right, but the header that names the key.
+// identity says whose token it is.
 func (t *tokenVerifier) identity(token string) (Identity, error) {
 	if len(token) > maxToken || strings.Count(token, ".") != 2 {
 		return Identity{}, errToken
 	}
+	digest := sha256.Sum256([]byte(token))
+	c, known := t.read.get(digest)
+	if !known {
+		var err error
+		if c, err = t.verify(token); err != nil {
+			return Identity{}, err
+		}
+	}
+	now := float64(t.now().UnixMilli()) / 1000
+	if c.to <= now-tokenLeeway.Seconds() {
+		return Identity{}, tokenError("exp not in future")
+	}
+	if c.from > now+tokenLeeway.Seconds() {
+		return Identity{}, tokenError("nbf not in past")
+	}
+	if !known {
+		t.read.put(digest, c)
+	}
+	return c.id, nil
+}
+
+// verify reads a token. Nothing in it is looked at before the signature is found
+// right, but the header that names the key.
+func (t *tokenVerifier) verify(token string) (tokenClaims, error) {
 	head, rest, _ := strings.Cut(token, ".")
 	body, encoded, _ := strings.Cut(rest, ".")
 	header, err := tokenObject(head)
 	if err != nil {
-		return Identity{}, err
+		return tokenClaims{}, err
 	}
 	signature, err := tokenText.DecodeString(encoded)
 	if err != nil {
-		return Identity{}, errToken
+		return tokenClaims{}, errToken
 	}
 	key, err := t.key(header)
 	if err != nil {
-		return Identity{}, err
+		return tokenClaims{}, err
 	}
 	if !key.verify(token[:len(head)+1+len(body)], signature) {
-		return Identity{}, tokenError("Bad signature")
+		return tokenClaims{}, tokenError("Bad signature")
 	}
 	claims, err := tokenObject(body)
 	if err != nil {
-		return Identity{}, err
+		return tokenClaims{}, err
 	}
-	if err := t.valid(claims); err != nil {
-		return Identity{}, err
-	}
-	return t.read(claims)
+	return t.claims(claims)
 }
 
 // tokenObject decodes a part of a token.
@@ -181,78 +215,66 @@ func (k *JWTKey) verify(signed string, signature []byte) bool {
 	return false
 }
 
-// valid checks the claims that limit a token. `iat` is not one of them: RFC 7519
-// gives it no rule, and `nbf` says from when a token counts.
-func (t *tokenVerifier) valid(claims []byte) error {
-	now := float64(t.now().UnixMilli()) / 1000
-	exp, has, err := tokenTime(claims, "exp")
-	if err != nil {
-		return err
+// claims reads those that count. `iat` is not one of them: RFC 7519 gives it no rule,
+// and `nbf` says from when a token counts.
+func (t *tokenVerifier) claims(obj []byte) (c tokenClaims, err error) {
+	if c.to, err = tokenTime(obj, "exp", math.Inf(1)); err != nil {
+		return c, err
 	}
-	if has && exp <= now-tokenLeeway.Seconds() {
-		return tokenError("exp not in future")
+	if c.from, err = tokenTime(obj, "nbf", math.Inf(-1)); err != nil {
+		return c, err
 	}
-	nbf, has, err := tokenTime(claims, "nbf")
-	if err != nil {
-		return err
-	}
-	if has && nbf > now+tokenLeeway.Seconds() {
-		return tokenError("nbf not in past")
-	}
-	if t.o.Issuer != "" && memberText(claims, "iss") != t.o.Issuer {
-		return tokenError("Invalid iss claim")
+	if t.o.Issuer != "" && memberText(obj, "iss") != t.o.Issuer {
+		return c, tokenError("Invalid iss claim")
 	}
 	if t.o.Audience != "" {
-		// One text, or an array of texts.
-		aud, _ := rawjson.Get(claims, "aud")
+		aud, _ := rawjson.Get(obj, "aud")
 		list, err := tokenStrings(aud)
 		if err != nil || !slices.Contains(list, t.o.Audience) {
-			return tokenError("Invalid aud claim")
+			return c, tokenError("Invalid aud claim")
 		}
 	}
-	return nil
+	c.id.Method = MethodJWT
+	v, ok := claim(obj, t.o.NameClaim)
+	if !ok {
+		return c, tokenError("Token missing " + t.o.NameClaim + " claim.")
+	}
+	if c.id.Name, ok = rawjson.String(v); !ok || c.id.Name == "" || len(c.id.Name) > maxTokenName {
+		return c, tokenError("Invalid " + t.o.NameClaim + " claim")
+	}
+	if v, ok = claim(obj, t.o.RolesClaim); ok {
+		c.id.Roles, c.id.Admin, err = tokenRoles(v)
+	}
+	return c, err
 }
 
 // tokenTime reads a claim that is a time in seconds.
-func tokenTime(claims []byte, name string) (seconds float64, has bool, err error) {
+func tokenTime(claims []byte, name string, otherwise float64) (float64, error) {
 	v, has := rawjson.Get(claims, name)
 	if !has {
-		return 0, false, nil
+		return otherwise, nil
 	}
 	seconds, ok := rawjson.Float(v)
 	if rawjson.KindOf(v) != rawjson.KindNumber || !ok {
-		return 0, false, model.BadRequest("Invalid " + name + " claim")
+		return 0, model.BadRequest("Invalid " + name + " claim")
 	}
-	return seconds, true, nil
+	return seconds, nil
 }
 
-// read takes name and roles from the claims.
-func (t *tokenVerifier) read(claims []byte) (Identity, error) {
-	v, ok := claim(claims, t.o.NameClaim)
-	if !ok {
-		return Identity{}, tokenError("Token missing " + t.o.NameClaim + " claim.")
-	}
-	id := Identity{Method: MethodJWT}
-	if id.Name, ok = rawjson.String(v); !ok || id.Name == "" || len(id.Name) > maxTokenName {
-		return Identity{}, tokenError("Invalid " + t.o.NameClaim + " claim")
-	}
-	if v, ok = claim(claims, t.o.RolesClaim); !ok {
-		return id, nil
-	}
-	roles, err := tokenStrings(v)
-	if err != nil {
-		return Identity{}, err
+// tokenRoles reads roles; that of an administrator is told apart.
+func tokenRoles(v []byte) (roles []string, admin bool, err error) {
+	if roles, err = tokenStrings(v); err != nil {
+		return nil, false, err
 	}
 	if rawjson.KindOf(v) == rawjson.KindString {
 		// CouchDB reads a text as roles with commas between them.
-		roles = strings.FieldsFunc(roles[0], func(r rune) bool { return r == ',' })
+		roles = strings.Split(roles[0], ",")
 		for i := range roles {
 			roles[i] = strings.TrimSpace(roles[i])
 		}
 	}
-	id.Admin = slices.Contains(roles, adminRole)
-	id.Roles = slices.DeleteFunc(roles, func(r string) bool { return r == adminRole || r == "" })
-	return id, nil
+	admin = slices.Contains(roles, adminRole)
+	return slices.DeleteFunc(roles, func(r string) bool { return r == adminRole || r == "" }), admin, nil
 }
 
 // claim finds a claim by its name, or else, where the name has dots, as a path into

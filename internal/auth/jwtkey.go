@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/rsa"
@@ -132,11 +133,17 @@ func readKeyFile(file, kind string) (any, error) {
 
 // parseSecret reads base64, of either alphabet, with or without padding.
 func parseSecret(data []byte) ([]byte, error) {
+	errSecret := errors.New("the file of a secret holds it in base64")
+	if bytes.Contains(data, []byte("-----")) {
+		// The lines of a PEM text are base64 too, in the alphabet with dashes. A public
+		// key that was taken for a secret would let everybody sign.
+		return nil, errSecret
+	}
 	s := strings.TrimRight(strings.Join(strings.Fields(string(data)), ""), "=")
 	s = strings.NewReplacer("-", "+", "_", "/").Replace(s)
 	secret, err := base64.RawStdEncoding.DecodeString(s)
 	if err != nil {
-		return nil, errors.New("the file of a secret holds it in base64")
+		return nil, errSecret
 	}
 	return secret, nil
 }

@@ -22,8 +22,8 @@ const (
 	Shards                         // where the ranges are
 	SeeSecurity                    // read the security object
 
-	// allRights is what an administrator has.
-	allRights = Reader | Writer | DBAdmin | Replicator | DBUpdates | Design | Shards | SeeSecurity
+	// AllRights is what an administrator has.
+	AllRights = Reader | Writer | DBAdmin | Replicator | DBUpdates | Design | Shards | SeeSecurity
 )
 
 // Has tells whether all of need are there.
@@ -33,7 +33,7 @@ func (r Rights) Has(need Rights) bool { return r&need == need }
 var roleRights = map[string]Rights{
 	"_reader":     Reader | Design,
 	"_writer":     Writer,
-	"_admin":      allRights,
+	"_admin":      AllRights,
 	"_replicator": Replicator,
 	"_db_updates": DBUpdates,
 	"_design":     Design,
@@ -95,7 +95,7 @@ func (s *Security) Rights(name string, roles []string) Rights {
 		have |= memberRights
 	}
 	if s.admins.has(name, roles) {
-		have |= allRights
+		have |= AllRights
 	}
 	return have
 }

@@ -27,7 +27,7 @@ func TestSecurityRights(t *testing.T) {
 	}{
 		{"ann", nil, Reader | Design, 0},
 		{"bob", nil, Writer, 0},
-		{"cat", nil, allRights, 0},
+		{"cat", nil, AllRights, 0},
 		{"dan", nil, Replicator | DBUpdates, 0},
 		{"eve", nil, Design, 0},
 		{"fay", nil, Shards, 0},
@@ -38,8 +38,8 @@ func TestSecurityRights(t *testing.T) {
 		{"", []string{"staff"}, Reader | Design | memberRights, memberRights},
 		{"mia", nil, memberRights, memberRights},
 		{"zoe", []string{"x", "staff"}, memberRights, memberRights},
-		{"amy", nil, allRights, allRights},
-		{"zoe", []string{"boss"}, allRights, allRights},
+		{"amy", nil, AllRights, AllRights},
+		{"zoe", []string{"boss"}, AllRights, AllRights},
 		{"ann", []string{"staff"}, Reader | Design | memberRights, memberRights},
 	} {
 		if got := open.Rights(c.name, c.roles); got != c.open {
