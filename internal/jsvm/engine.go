@@ -139,10 +139,12 @@ func (e *engine) run(r *runRequest) (string, error) {
 	}
 	numbers = append(numbers, ']')
 	body := r.body
-	if r.op == "map" {
+	switch r.op {
+	case "map":
 		body = e.project(called, body)
-	}
-	if r.op == "check" {
+	case "reduce":
+		body = e.withoutKeys(called[0], body)
+	case "check":
 		// What it compiles was not looked at.
 		e.pure, e.harmless = false, false
 	}
@@ -193,6 +195,35 @@ func (e *engine) project(called []*compiled, docs []byte) []byte {
 			out = append(out, ',')
 		}
 		out = project(out, doc, fields)
+	}
+	e.body = append(out, ']')
+	return e.body
+}
+
+// withoutKeys leaves out the keys of reduce calls, which most functions never look at
+// and which are most of what there is to parse.
+func (e *engine) withoutKeys(f *compiled, calls []byte) []byte {
+	if !e.harmless || !f.few || len(f.fields) > 0 {
+		return calls
+	}
+	out := append(e.body[:0], '[')
+	for call := range rawjson.Elements(calls) {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, '[')
+		n := 0
+		for part := range rawjson.Elements(call) {
+			switch n++; {
+			case n > 1:
+				out = append(append(out, ','), part...)
+			case rawjson.KindOf(part) == rawjson.KindNull:
+				out = append(out, part...)
+			default:
+				out = append(out, "[]"...)
+			}
+		}
+		out = append(out, ']')
 	}
 	e.body = append(out, ']')
 	return e.body

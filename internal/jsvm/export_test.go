@@ -3,6 +3,7 @@ package jsvm
 import (
 	"context"
 	"runtime"
+	"time"
 )
 
 // CloseAndWait is Close, and waits until the processes are gone, so that their
@@ -20,6 +21,15 @@ func (p *Pool) CloseAndWait() {
 			<-w.ended
 		}
 	}
+}
+
+// WorkerCPU is the processor time of the workers that run.
+func (p *Pool) WorkerCPU() (total time.Duration) {
+	for _, pid := range p.Workers() {
+		cpu, _ := cpuOf(pid)
+		total += cpu
+	}
+	return total
 }
 
 // Workers gives the ids of the worker processes.

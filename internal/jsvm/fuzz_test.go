@@ -65,6 +65,7 @@ func FuzzReply(f *testing.F) {
 	f.Add([]byte(`[[[["k",1]],[],{"e":["name","reason"]}],["line"]]`))
 	f.Add([]byte(`[[[["\ud800","\udc00\ud83d\ude00","\\ud800"]]]]`))
 	f.Add([]byte(`[[[1]],5]`))
+	f.Add([]byte(`[{"n":[1,0,{"e":["a","b"]},2],"f":[1,2,3,4,5,6]}]`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		before := bytes.Clone(data)
 		results, _, err := openReply(data)
@@ -78,6 +79,10 @@ func FuzzReply(f *testing.F) {
 			t.Fatalf("%q is not normal: %v", results, err)
 		}
 		n := rawjson.Len(results)
+		if rawjson.KindOf(results) == rawjson.KindObject {
+			counts, _ := rawjson.Get(results, "n")
+			n = rawjson.Len(counts)
+		}
 		split, err := splitReply(results, n)
 		if err != nil {
 			return
@@ -87,6 +92,9 @@ func FuzzReply(f *testing.F) {
 		}
 		for _, r := range split {
 			if r.err == nil {
+				if again, err := rawjson.Normalize(nil, r.json, replyDepth); err != nil || !bytes.Equal(again, r.json) {
+					t.Fatalf("%q is not normal: %v", r.json, err)
+				}
 				isRows(r.json)
 				r.value()
 			}

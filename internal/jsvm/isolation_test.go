@@ -170,6 +170,35 @@ func TestReduce(t *testing.T) {
 		}
 	}
 	wantThrown(t, out[3].Err, "TypeError", "")
+
+	// A function that looks at its keys in whatever way gets them.
+	call := []jsvm.ReduceCall{{Keys: []byte(`[["k","id"]]`), Values: []byte(`[1]`)}, {Values: []byte(`[1]`), Rereduce: true}}
+	for fn, want := range map[string][2]string{
+		`function(keys, values){ return values; }`:                  {`[1]`, `[1]`},
+		`function(keys, values){ return keys ? 1 : 0; }`:            {`1`, `0`},
+		`function(keys, values){ return keys && keys.length; }`:     {`1`, `null`},
+		`function(keys, values){ return keys; }`:                    {`[["k","id"]]`, `null`},
+		`function(){ return arguments[0]; }`:                        {`[["k","id"]]`, `null`},
+		`function(keys, values){ return keys === null; }`:           {`false`, `true`},
+		`function(k, v){ var a = k; return a && a[0]; }`:            {`["k","id"]`, `null`},
+		`function(k, v){ return typeof k + Object.keys(k || {}); }`: {`"object0"`, `"object"`},
+		`(...all) => all[0]`:                                        {`[["k","id"]]`, `null`},
+		`function(keys, values, rereduce){ return eval("keys"); }`:  {`[["k","id"]]`, `null`},
+		`function([first] = [2], values){ return first; }`:          {`["k","id"]`, ``},
+		`function(keys, values){ return keys + "" === "k,id"; }`:    {`true`, `false`},
+		`function(keys, values){ return JSON.stringify(keys); }`:    {`"[[\"k\",\"id\"]]"`, `"null"`},
+		`function(keys, values){ for (var k in keys) return k; }`:   {`"0"`, `null`},
+		`function(keys, values){ return (() => keys)(); }`:          {`[["k","id"]]`, `null`},
+		`function(keys, values){ return {keys}.keys; }`:             {`[["k","id"]]`, `null`},
+	} {
+		out, err := p.Reduce(context.Background(), program("keys "+fn, `{}`), fn, call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(out[0].Value) != want[0] || string(out[1].Value) != want[1] {
+			t.Errorf("%s: %s %v and %s %v", fn, out[0].Value, out[0].Err, out[1].Value, out[1].Err)
+		}
+	}
 }
 
 func TestFilter(t *testing.T) {

@@ -44,14 +44,21 @@ func openReply(reply []byte) (results []byte, lines []string, err error) {
 			}
 		}
 	}
-	if rawjson.KindOf(results) != rawjson.KindArray {
+	if len(results) == 0 {
 		return nil, nil, errNoResult
 	}
 	return results, lines, nil
 }
 
-// splitReply takes the array of results apart, of which there must be n.
+// splitReply takes the results apart, of which there must be n.
 func splitReply(results []byte, n int) ([]result, error) {
+	switch rawjson.KindOf(results) {
+	case rawjson.KindArray:
+	case rawjson.KindObject:
+		return unpack(results, n)
+	default:
+		return nil, errNoResult
+	}
 	out := make([]result, 0, n)
 	for v := range rawjson.Elements(results) {
 		if len(out) == n {
@@ -75,6 +82,73 @@ func splitReply(results []byte, n int) ([]result, error) {
 	}
 	return out, nil
 }
+
+// unpack makes results of {"n":[count or thrown,…],"f":[key,value,…]}.
+func unpack(packed []byte, n int) ([]result, error) {
+	counts, _ := rawjson.Get(packed, "n")
+	flat, _ := rawjson.Get(packed, "f")
+	if rawjson.KindOf(counts) != rawjson.KindArray || rawjson.KindOf(flat) != rawjson.KindArray {
+		return nil, errNoResult
+	}
+	out := make([]result, 0, n)
+	left := make([]int64, 0, n) // values that each result still gets
+	for v := range rawjson.Elements(counts) {
+		if len(out) == n {
+			return nil, errNoResult
+		}
+		if rawjson.KindOf(v) == rawjson.KindObject {
+			thrown, ok := thrownOf(v)
+			if !ok {
+				return nil, errNoResult
+			}
+			out, left = append(out, result{err: thrown}), append(left, 0)
+			continue
+		}
+		count, ok := rawjson.Int(v)
+		if !ok || count < 0 || count > int64(len(flat)) {
+			return nil, errNoResult
+		}
+		out, left = append(out, result{json: noRows}), append(left, 2*count)
+	}
+	// A pair gets two brackets, and each result two more: the memory never moves.
+	rows := make([]byte, 0, 2*len(flat)+2*n)
+	at, start := 0, 0
+	isKey := true
+	for v := range rawjson.Elements(flat) {
+		for at < len(out) && left[at] == 0 {
+			at++
+		}
+		if at == len(out) {
+			return nil, errNoResult
+		}
+		switch {
+		case !isKey:
+			rows = append(append(append(rows, ','), v...), ']')
+		case start == len(rows):
+			rows = append(append(rows, "[["...), v...)
+		default:
+			rows = append(append(rows, ",["...), v...)
+		}
+		isKey = !isKey
+		if left[at]--; left[at] == 0 {
+			rows = append(rows, ']')
+			out[at].json = rows[start:len(rows):len(rows)]
+			start = len(rows)
+		}
+	}
+	for ; at < len(out); at++ {
+		if left[at] != 0 {
+			return nil, errNoResult
+		}
+	}
+	if len(out) != n {
+		return nil, errNoResult
+	}
+	return out, nil
+}
+
+// noRows is the result of a map function that emitted nothing.
+var noRows = []byte("[]")
 
 // thrownOf reads {"e":[name,reason]}.
 func thrownOf(v []byte) (*Thrown, bool) {

@@ -1,7 +1,8 @@
 // The entrance for the host: one call with one text of many items, one text back.
 //
 // The answer is [results] or [results, lines of the log]. A result is an array when
-// the function came to its end, and {"e": [name, reason]} when it threw.
+// the function came to its end, and {"e": [name, reason]} when it threw. Results of
+// map functions may be packed; see mapPure.
 
 function failure(e) {
   passOn(e);
@@ -20,20 +21,6 @@ function textOfResult(result) {
   }
 }
 
-// textOfResults does it for all of them at once, which is faster, and one by one
-// when one of them cannot be turned into text.
-function textOfResults(results) {
-  try {
-    const text = stringify(results);
-    if (typeof text === "string") return text;
-  } catch (e) {
-    passOn(e);
-  }
-  let text = "";
-  for (let i = 0; i < results.length; i++) text += (i === 0 ? "" : ",") + textOfResult(results[i]);
-  return "[" + text + "]";
-}
-
 function freezeAll(value) {
   freeze(value);
   for (const name in value) {
@@ -42,35 +29,85 @@ function freezeAll(value) {
   }
 }
 
+// pairs makes rows of what was emitted from one place to another.
+function pairs(list, from, to) {
+  const rows = [];
+  for (let i = from; i < to; i += 2) rows[rows.length] = [list[i], list[i + 1]];
+  return rows;
+}
+
 // map calls every function with every document, document by document.
 //
 // When no code of this engine can change an object (pure), documents need no
 // protection from one function to the next, and what was emitted cannot change until
-// the end of the batch. Otherwise documents are frozen, as CouchDB freezes them, and
-// rows become text as soon as the function ends.
+// the end of the batch: mapPure. Otherwise documents are frozen, as CouchDB freezes
+// them, and rows become text as soon as the function ends.
 function map(called, docs, pure) {
-  const results = [];
+  if (pure) return mapPure(called, docs);
   let text = "";
   for (let i = 0; i < docs.length; i++) {
     const doc = docs[i];
-    if (!pure) freezeAll(doc);
+    freezeAll(doc);
     for (let k = 0; k < called.length; k++) {
       const f = called[k];
+      const mine = [];
       let result;
-      rows = [];
+      emitted = mine;
       try {
         f(doc);
-        result = rows;
+        result = pairs(mine, 0, mine.length);
       } catch (e) {
-        rows = null;
+        emitted = null;
         result = failure(e);
       }
-      rows = null;
-      if (pure) results[results.length] = result;
-      else text += (text === "" ? "" : ",") + textOfResult(result);
+      emitted = null;
+      text += (text === "" ? "" : ",") + textOfResult(result);
     }
   }
-  return pure ? textOfResults(results) : "[" + text + "]";
+  return "[" + text + "]";
+}
+
+// mapPure turns all of a batch into text at once: {"n": for each result the number of
+// its rows, or what was thrown; "f": keys and values in turn}.
+function mapPure(called, docs) {
+  const all = [];
+  const counts = [];
+  for (let i = 0; i < docs.length; i++) {
+    const doc = docs[i];
+    for (let k = 0; k < called.length; k++) {
+      const f = called[k];
+      const before = all.length;
+      let result;
+      emitted = all;
+      try {
+        f(doc);
+        result = (all.length - before) / 2;
+      } catch (e) {
+        emitted = null;
+        result = failure(e);
+        all.length = before;
+      }
+      counts[counts.length] = result;
+    }
+  }
+  emitted = null;
+  try {
+    return '{"n":' + stringify(counts) + ',"f":' + stringify(all) + "}";
+  } catch (e) {
+    passOn(e);
+  }
+  // Something has no form in JSON, a BigInt perhaps: only its function is to suffer.
+  let text = "";
+  let at = 0;
+  for (let i = 0; i < counts.length; i++) {
+    let result = counts[i];
+    if (typeof result === "number") {
+      result = pairs(all, at, at + 2 * result);
+      at += 2 * counts[i];
+    }
+    text += (i === 0 ? "" : ",") + textOfResult(result);
+  }
+  return "[" + text + "]";
 }
 
 // each calls one function per item. What it gives back becomes text at once, since a
@@ -129,7 +166,7 @@ function run(op, numbers, pure, extra, body) {
   const ids = parse(numbers);
   const called = [];
   for (let i = 0; i < ids.length; i++) called[i] = functions[ids[i]];
-  rows = null;
+  emitted = null;
   logLines = [];
   const results = operations[op](called, parse(body), pure, extra === "" ? undefined : parse(extra));
   return logLines.length === 0 ? "[" + results + "]" : "[" + results + "," + textOfResult(logLines) + "]";

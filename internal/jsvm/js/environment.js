@@ -261,11 +261,16 @@ function requireFrom(folder) {
 
 // ---- globals ---------------------------------------------------------------
 
-// rows are those of the map function that runs; null while none does.
-let rows = null;
+// emitted takes key and value of each row in turn: two levels of arrays less than
+// pairs in lists cost a third of the time of a small document. null while no map
+// function runs.
+let emitted = null;
 
 function emit(key, value) {
-  if (rows !== null) rows[rows.length] = [key, value];
+  if (emitted === null) return;
+  const n = emitted.length;
+  emitted[n] = key;
+  emitted[n + 1] = value;
 }
 
 function sum(values) {
