@@ -219,7 +219,7 @@ func TestRemoveAdmin(t *testing.T) {
 func TestRememberedAccountsAreBounded(t *testing.T) {
 	t.Parallel()
 	s, _ := newService(t, Options{})
-	for i := range 3 * rememberedAccounts {
+	for i := range rememberedAccounts * 5 / 4 {
 		who := subject{id: Identity{Name: strings.Repeat("x", i%7) + string(rune(i))}, verifier: s.nobody, version: "1"}
 		s.remember(&who, s.mac(who.id.Name, "x"))
 	}
