@@ -244,12 +244,7 @@ func (s *copyIndexes) catchUp(ctx context.Context, p *pass, work *index.Views[vi
 			err = errors.Join(model.ErrClosed, err)
 		}
 	}()
-	changes, err := s.copy.Pending(ctx, work.Views[0].Target.Seq())
-	if err == nil && p.upTo != 0 {
-		var after int64
-		after, err = s.copy.Pending(ctx, p.upTo)
-		changes = max(0, changes-after)
-	}
+	changes, err := s.ahead(ctx, work.Views[0].Target.Seq(), p.upTo)
 	if err != nil {
 		return 0, err
 	}
@@ -259,6 +254,29 @@ func (s *copyIndexes) catchUp(ctx context.Context, p *pass, work *index.Views[vi
 		Workers: s.h.passes.workers, Room: s.h.passes.room, Progress: &p.progress,
 		Urgent: func() bool { return p.clients.Load() > 0 },
 	}, changes)
+}
+
+// countAhead is how far ahead changes are counted. What is further is estimated: a
+// copy that counts once has to keep counting, which its writers would pay for.
+const countAhead = 4096
+
+// ahead tells how many changes there are from a sequence to another (0: the end). A
+// document that was changed again left a gap, so what is estimated may be too much.
+func (s *copyIndexes) ahead(ctx context.Context, since, upTo uint64) (int64, error) {
+	end := s.copy.Seq()
+	if upTo != 0 {
+		end = min(end, upTo)
+	}
+	if end <= since {
+		return 0, nil
+	}
+	near := s.copy.Seq()-since <= countAhead
+	from := uint64(0)
+	if near {
+		from = since
+	}
+	rows, err := s.copy.Pending(ctx, from) // cheap in both cases
+	return min(rows, int64(end-since)), err
 }
 
 // steady is a copy as passes read it.
