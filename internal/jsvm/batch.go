@@ -24,6 +24,8 @@ type batch struct {
 	perFunc bool
 	// appendItem appends the JSON of an item.
 	appendItem func(dst []byte, i int) []byte
+	// appendShort, if there is one, appends what the functions can see of it.
+	appendShort func(dst []byte, i int) []byte
 	// take gets the result of function k on item i.
 	take func(i, k int, r result)
 
@@ -55,16 +57,7 @@ func (b *batch) run(ctx context.Context) error {
 	}
 	for at := 0; at < b.n; {
 		items := min(b.pool.pace.items(b.paceKey()), b.n-at)
-		body := append(b.buf[:0], '[')
-		end := at
-		for end < at+items && (end == at || len(body) < pieceBytes) {
-			if end > at {
-				body = append(body, ',')
-			}
-			body = b.appendItem(body, end)
-			end++
-		}
-		body = append(body, ']')
+		body, end := b.appendBody(b.buf[:0], at, at+items)
 		b.buf = body
 		began := time.Now()
 		if err := b.piece(ctx, at, end, all, body); err != nil {
@@ -74,6 +67,22 @@ func (b *batch) run(ctx context.Context) error {
 		at = end
 	}
 	return nil
+}
+
+// appendBody appends items from at on, as many as fit into a piece.
+func (b *batch) appendBody(dst []byte, at, most int) (body []byte, end int) {
+	appendItem := b.appendItem
+	if b.appendShort != nil {
+		appendItem = b.appendShort
+	}
+	dst = append(dst, '[')
+	for end = at; end < most && (end == at || len(dst) < pieceBytes); end++ {
+		if end > at {
+			dst = append(dst, ',')
+		}
+		dst = appendItem(dst, end)
+	}
+	return append(dst, ']'), end
 }
 
 func (b *batch) paceKey() paceKey { return paceKey{b.prog.Key, b.op} }
@@ -99,6 +108,18 @@ func (b *batch) piece(ctx context.Context, at, end int, funcs []int, body []byte
 			if crashes < attempts(single, failed.alien) {
 				continue
 			}
+		case failedWhole:
+			// Another function of this program spoiled its engine.
+			b.pool.sights.spoil(b.prog.Key)
+			b.appendShort = nil
+			for i := at; i < end; {
+				body, next := b.appendBody(nil, i, end)
+				if err := b.piece(ctx, i, next, funcs, body); err != nil {
+					return err
+				}
+				i = next
+			}
+			return nil
 		case failedMemory, failedInternal:
 			// What was there before may be the reason.
 			if single && !fresh {
@@ -118,8 +139,8 @@ func (b *batch) piece(ctx context.Context, at, end int, funcs []int, body []byte
 		b.pool.o.Log.Info("a batch of JavaScript calls is replayed one by one",
 			"program", b.prog.Key, "items", end-at, "reason", b.pool.verdict(failed))
 		for i := at; i < end; i++ {
-			item := append(b.appendItem([]byte{'['}, i), ']')
-			if err := b.piece(ctx, i, i+1, funcs, item); err != nil {
+			item, next := b.appendBody(nil, i, i+1)
+			if err := b.piece(ctx, i, next, funcs, item); err != nil {
 				return err
 			}
 		}
@@ -166,7 +187,8 @@ func attempts(single, alien bool) int {
 
 // try sends one request and takes its results; fresh asks for a new engine.
 func (b *batch) try(ctx context.Context, at, end int, funcs []int, body []byte, fresh bool) error {
-	r := runRequest{fresh: fresh, key: b.prog.Key, op: b.op, funcs: b.funcs, extra: b.extra, body: body}
+	r := runRequest{key: engineKey(b.prog, b.op), fresh: fresh, op: b.op, funcs: b.funcs,
+		extra: b.extra, body: body, shortened: b.appendShort != nil}
 	if len(funcs) < len(b.funcs) {
 		r.funcs = make([]string, len(funcs))
 		for n, k := range funcs {
@@ -185,6 +207,21 @@ func (b *batch) try(ctx context.Context, at, end int, funcs []int, body []byte, 
 		b.take(at+n/len(funcs), funcs[n%len(funcs)], r)
 	}
 	return nil
+}
+
+// engineKey names the engine of an operation. Views have one of their own: their
+// functions mostly leave the built-in objects alone, so that documents can be
+// shortened, and those that answer requests mostly do not. What is only checked
+// touches neither.
+func engineKey(prog Program, op string) string {
+	switch op {
+	case "map", "reduce":
+		return "view " + prog.Key
+	case "check":
+		return "check " + prog.Key
+	default:
+		return "request " + prog.Key
+	}
 }
 
 // exchange sends a request to a worker and gives the text of its results, in memory
@@ -207,7 +244,7 @@ func (p *Pool) exchange(ctx context.Context, r *runRequest, prog Program) ([]byt
 		if err != nil {
 			return nil, &failure{kind: failedInternal, reason: err.Error()}
 		}
-		p.logLines(r.key, lines)
+		p.logLines(prog.Key, lines)
 		return text, nil
 	case errors.As(err, &failed) && failed.kind != failedCrash && !w.isKilled():
 		// The worker itself said so: it is well.
@@ -218,7 +255,7 @@ func (p *Pool) exchange(ctx context.Context, r *runRequest, prog Program) ([]byt
 		if p.calls.isClosed() {
 			return nil, ErrClosed
 		}
-		p.o.Log.Warn("a JavaScript worker was lost", "program", r.key, "pid", w.cmd.Process.Pid, "reason", failed.reason)
+		p.o.Log.Warn("a JavaScript worker was lost", "program", prog.Key, "pid", w.cmd.Process.Pid, "reason", failed.reason)
 		return nil, err
 	default:
 		// The caller left. The worker ends its call, and may be used again then.

@@ -32,9 +32,14 @@ func (p *Pool) Map(ctx context.Context, prog Program, maps []string, docs [][]by
 	if len(maps) == 0 {
 		return out, nil
 	}
+	var short func(dst []byte, i int) []byte
+	if fields, ok := p.sights.of(prog.Key, maps); ok {
+		short = func(dst []byte, i int) []byte { return project(dst, docs[i], fields) }
+	}
 	b := batch{
 		pool: p, prog: prog, op: "map", funcs: maps, perFunc: true, n: len(docs),
-		appendItem: func(dst []byte, i int) []byte { return append(dst, docs[i]...) },
+		appendItem:  func(dst []byte, i int) []byte { return append(dst, docs[i]...) },
+		appendShort: short,
 		take: func(i, k int, r result) {
 			switch {
 			case r.err == nil && !isRows(r.json):
@@ -55,18 +60,31 @@ func (p *Pool) Map(ctx context.Context, prog Program, maps []string, docs [][]by
 // Reduce runs calls of one reduce function.
 func (p *Pool) Reduce(ctx context.Context, prog Program, fn string, calls []ReduceCall) ([]Reduced, error) {
 	out := make([]Reduced, len(calls))
+	item := func(dst []byte, c *ReduceCall, keys []byte) []byte {
+		dst = appendOrNull(append(dst, '['), keys)
+		dst = appendOrNull(append(dst, ','), c.Values)
+		if c.Rereduce {
+			return append(dst, ",true]"...)
+		}
+		return append(dst, ",false]"...)
+	}
+	var short func(dst []byte, i int) []byte
+	if fields, ok := p.sights.of(prog.Key, []string{fn}); ok && len(fields) == 0 {
+		// Keys are most of what there is to parse, and most functions never look at
+		// them.
+		short = func(dst []byte, i int) []byte {
+			keys := calls[i].Keys
+			if keys != nil {
+				keys = noRows
+			}
+			return item(dst, &calls[i], keys)
+		}
+	}
 	b := batch{
 		pool: p, prog: prog, op: "reduce", funcs: []string{fn}, n: len(calls),
-		appendItem: func(dst []byte, i int) []byte {
-			c := &calls[i]
-			dst = appendOrNull(append(dst, '['), c.Keys)
-			dst = appendOrNull(append(dst, ','), c.Values)
-			if c.Rereduce {
-				return append(dst, ",true]"...)
-			}
-			return append(dst, ",false]"...)
-		},
-		take: func(i, _ int, r result) { out[i].Value, out[i].Err = r.value() },
+		appendItem:  func(dst []byte, i int) []byte { return item(dst, &calls[i], calls[i].Keys) },
+		appendShort: short,
+		take:        func(i, _ int, r result) { out[i].Value, out[i].Err = r.value() },
 	}
 	if err := b.run(ctx); err != nil {
 		return nil, err

@@ -4,13 +4,10 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 
 	"modernc.org/quickjs"
-
-	"github.com/divandb/divan/internal/rawjson"
 )
 
 //go:embed js/environment.js
@@ -46,19 +43,11 @@ type engine struct {
 	key   string
 	vm    *quickjs.VM
 	entry quickjs.Value
-	funcs map[string]*compiled // by their text
+	funcs map[string]int // text → number
 	// pure says that no function here can change an object; see map in dispatch.js.
 	pure bool
 	// harmless says that none has changed what readFields relies on.
 	harmless bool
-	body     []byte // working memory
-}
-
-// compiled is a function that the engine has.
-type compiled struct {
-	number int
-	fields []string // members of a document that it can read, as a map function
-	few    bool     // fields says all of it
 }
 
 // hostFunc is what scripts ask of the host: a word and one text for another.
@@ -92,7 +81,7 @@ func newEngine(key, design string, memory int64, host hostFunc) (_ *engine, err 
 	if err != nil {
 		return nil, err
 	}
-	e := &engine{key: key, vm: vm, funcs: map[string]*compiled{}, pure: true, harmless: true}
+	e := &engine{key: key, vm: vm, funcs: map[string]int{}, pure: true, harmless: true}
 	if e.entry, err = vm.EvalBytecodeValue(code); err != nil {
 		return nil, fmt.Errorf("the environment of scripts: %w", err)
 	}
@@ -122,33 +111,28 @@ func (e *engine) call(args ...any) (string, error) {
 	return text, nil
 }
 
+// errWhole refuses a request that is shortened to what its functions can see, in an
+// engine where that could be noticed.
+var errWhole = errors.New("the whole documents are needed")
+
 // run serves one request and gives the one text of its results.
 func (e *engine) run(r *runRequest) (string, error) {
 	numbers := []byte{'['}
-	called := make([]*compiled, len(r.funcs))
 	for i, fn := range r.funcs {
-		f, err := e.compile(fn)
+		number, err := e.compile(fn)
 		if err != nil {
 			return "", err
 		}
-		called[i] = f
 		if i > 0 {
 			numbers = append(numbers, ',')
 		}
-		numbers = strconv.AppendInt(numbers, int64(f.number), 10)
+		numbers = strconv.AppendInt(numbers, int64(number), 10)
 	}
 	numbers = append(numbers, ']')
-	body := r.body
-	switch r.op {
-	case "map":
-		body = e.project(called, body)
-	case "reduce":
-		body = e.withoutKeys(called[0], body)
-	case "check":
-		// What it compiles was not looked at.
-		e.pure, e.harmless = false, false
+	if r.shortened && !e.harmless {
+		return "", errWhole
 	}
-	result, err := e.call(r.op, string(numbers), e.pure, string(r.extra), string(body))
+	result, err := e.call(r.op, string(numbers), e.pure, string(r.extra), string(r.body))
 	if err != nil {
 		return "", err
 	}
@@ -161,72 +145,17 @@ func (e *engine) run(r *runRequest) (string, error) {
 }
 
 // compile gives the engine a function, if it does not have it yet.
-func (e *engine) compile(fn string) (*compiled, error) {
-	if f, known := e.funcs[fn]; known {
-		return f, nil
+func (e *engine) compile(fn string) (number int, err error) {
+	number, known := e.funcs[fn]
+	if known {
+		return number, nil
 	}
-	f := &compiled{number: len(e.funcs)}
-	f.fields, f.few = readFields(fn)
+	number = len(e.funcs)
 	e.pure = e.pure && onlyReads(fn)
 	e.harmless = e.harmless && harmless(fn)
-	e.funcs[fn] = f
-	_, err := e.call("define", fn)
-	return f, err
-}
-
-// project leaves of the documents what the functions can read. Most of the time of a
-// view build goes into parsing what no function looks at.
-func (e *engine) project(called []*compiled, docs []byte) []byte {
-	if !e.harmless {
-		return docs
-	}
-	var fields []string
-	for _, f := range called {
-		if !f.few {
-			return docs
-		}
-		fields = append(fields, f.fields...)
-	}
-	slices.Sort(fields)
-	fields = slices.Compact(fields)
-	out := append(e.body[:0], '[')
-	for doc := range rawjson.Elements(docs) {
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = project(out, doc, fields)
-	}
-	e.body = append(out, ']')
-	return e.body
-}
-
-// withoutKeys leaves out the keys of reduce calls, which most functions never look at
-// and which are most of what there is to parse.
-func (e *engine) withoutKeys(f *compiled, calls []byte) []byte {
-	if !e.harmless || !f.few || len(f.fields) > 0 {
-		return calls
-	}
-	out := append(e.body[:0], '[')
-	for call := range rawjson.Elements(calls) {
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(out, '[')
-		n := 0
-		for part := range rawjson.Elements(call) {
-			switch n++; {
-			case n > 1:
-				out = append(append(out, ','), part...)
-			case rawjson.KindOf(part) == rawjson.KindNull:
-				out = append(out, part...)
-			default:
-				out = append(out, "[]"...)
-			}
-		}
-		out = append(out, ']')
-	}
-	e.body = append(out, ']')
-	return e.body
+	e.funcs[fn] = number
+	_, err = e.call("define", fn)
+	return number, err
 }
 
 // isLimit tells the errors that stand for a limit passed.

@@ -140,6 +140,8 @@ type runRequest struct {
 	funcs  []string
 	extra  []byte // JSON the operation needs once
 	body   []byte // JSON array, one element per item
+	// shortened says that the items lack what readFields says the functions cannot see.
+	shortened bool
 }
 
 // What stands before the design document of a request.
@@ -160,6 +162,11 @@ func (r *runRequest) append(dst []byte) []byte {
 		dst = appendBytes(append(dst, designGiven), r.design)
 	}
 	dst = appendBytes(dst, r.op)
+	if r.shortened {
+		dst = append(dst, 1)
+	} else {
+		dst = append(dst, 0)
+	}
 	dst = binary.AppendUvarint(dst, uint64(len(r.funcs)))
 	for _, f := range r.funcs {
 		dst = appendBytes(dst, f)
@@ -190,6 +197,11 @@ func parseRun(src []byte) (r runRequest, err error) {
 		return r, err
 	}
 	r.op = string(b)
+	if len(src) == 0 || src[0] > 1 {
+		return r, errBadFrame
+	}
+	r.shortened = src[0] == 1
+	src = src[1:]
 	n, src, err := cutCount(src)
 	if err != nil {
 		return r, err

@@ -48,3 +48,13 @@ func residentMemory() int64 {
 	}
 	return pages * int64(os.Getpagesize())
 }
+
+// growPipe makes room for a batch, so that writer and reader change places once per
+// batch and not every 64 KiB. Where the system allows no more it stays as it is.
+func growPipe(f *os.File) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	conn.Control(func(fd uintptr) { unix.FcntlInt(fd, unix.F_SETPIPE_SZ, pieceBytes) })
+}

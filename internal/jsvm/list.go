@@ -43,11 +43,12 @@ func (p *Pool) List(ctx context.Context, prog Program, fn string, head, req []by
 }
 
 func (p *Pool) list(ctx context.Context, prog Program, fn string, head, req []byte, l *list) error {
-	w, err := p.lists.take(ctx, prog.Key)
+	key := engineKey(prog, "list")
+	w, err := p.lists.take(ctx, key)
 	if err != nil {
 		return err
 	}
-	r := runRequest{key: prog.Key, op: "list", funcs: []string{fn}}
+	r := runRequest{key: key, op: "list", funcs: []string{fn}}
 	r.body = append(appendArgs([]byte{'['}, [][]byte{head, req}), ']')
 	retire, err := w.list(ctx, &r, prog, l)
 	var failed *failure

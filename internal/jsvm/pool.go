@@ -27,10 +27,11 @@ type Options struct {
 
 // Pool runs scripts in worker processes.
 type Pool struct {
-	o     Options
-	calls workerSet
-	lists workerSet
-	pace  pace
+	o      Options
+	calls  workerSet
+	lists  workerSet
+	pace   pace
+	sights sights
 }
 
 // New makes a Pool. It starts no process yet.

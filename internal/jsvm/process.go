@@ -97,6 +97,7 @@ func (w *process) start() error {
 		return err
 	}
 	w.in, w.out = pipes[0][1], pipes[1][1]
+	growPipe(w.in)
 	go w.wait(pipes[2][1])
 	return nil
 }

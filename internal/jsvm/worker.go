@@ -25,6 +25,7 @@ const (
 	failedTime     failureKind = 'T' // the time limit
 	failedMemory   failureKind = 'M' // the memory limit
 	failedSize     failureKind = 'L' // the results are too large
+	failedWhole    failureKind = 'W' // errWhole; nothing was run
 	failedInternal failureKind = 'I' // the environment broke, or gave what is no result
 	failedCrash    failureKind = 'C' // the worker ended; only the pool says so
 )
@@ -116,6 +117,9 @@ func (w *worker) answer(r *runRequest) error {
 	w.watch.begin(e.vm.Interrupt)
 	result, err := e.run(r)
 	late := w.watch.end()
+	if errors.Is(err, errWhole) {
+		return w.send(frameFailed, []byte{byte(failedWhole)}, err.Error())
+	}
 	if err != nil {
 		// What the engine was doing is half done: it is not used again.
 		w.drop(e)
