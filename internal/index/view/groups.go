@@ -20,7 +20,6 @@ type groups struct {
 	cut    []byte
 	bound  []byte
 	states [][]byte // of the groups
-	walked bool     // the last piece that cover added was a run of rows
 }
 
 // spareGroups keeps the room that batches of groups have made.
@@ -196,13 +195,9 @@ func (st *stream) nextGroup() error {
 			if after != nil && bytes.Compare(after, end) <= 0 {
 				g.closeRun()
 				from := g.text.copy(s.row())
-				if err := st.cover(span{from, end}); err != nil {
-					return err
-				}
-				if !g.walked { // else the walk has ended there
-					_, err = s.seekGE(end)
-				}
-				return err
+				// No row key equals end, so that end lies within a segment: the last piece
+				// is a walk, and the iterator stands behind the group.
+				return st.cover(span{from, end})
 			}
 		}
 		if err := r.read(s.it, len(s.prefix), st.x.o.Partitioned); err != nil {
@@ -302,7 +297,6 @@ func (st *stream) coverNode(level int, sp span) error {
 		case bytes.Compare(sp.lo, lo) <= 0 && (sp.hi == nil || hi != nil && bytes.Compare(hi, sp.hi) <= 0):
 			if n.at[i].count > 0 {
 				g.pieces = append(g.pieces, piece{state: g.text.copy(n.state(i))})
-				g.walked = false
 			}
 		case level > lowestRoot:
 			if _, err = s.child(level-1, n, i); err == nil {
@@ -351,7 +345,6 @@ func (st *stream) coverRows(lo, hi []byte) error {
 		err = s.it.Error()
 	}
 	g.closeRun()
-	g.walked = true
 	return err
 }
 

@@ -452,7 +452,7 @@ func TestModel(t *testing.T) {
 			}
 			m := &naive{o: o, docs: map[string][]Row{}}
 			r := maker{rand.New(rand.NewPCG(uint64(i), 1))}
-			for step := range 40 {
+			for step := range 30 {
 				docs := r.docs(1<<r.IntN(8), o.Partitioned)
 				if r.IntN(12) == 0 { // everything goes
 					docs = nil

@@ -277,7 +277,8 @@ func (u *update) run(ops []op, next *meta, b *kv.Batch) error {
 		return err
 	}
 	u.write(b)
-	next.height, next.total, next.root = level, root.sum.state, appendEntries(make([]byte, 0, entriesLen(top)), top)
+	// One state alone is that of a node, in bytes that are given back.
+	next.height, next.total, next.root = level, bytes.Clone(root.sum.state), appendEntries(make([]byte, 0, entriesLen(top)), top)
 	next.nodes += u.size
 	return nil
 }
