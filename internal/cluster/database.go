@@ -3,6 +3,7 @@ package cluster
 import (
 	"sort"
 
+	"github.com/divandb/divan/internal/auth"
 	"github.com/divandb/divan/internal/model"
 	"github.com/divandb/divan/internal/shardapi"
 )
@@ -35,7 +36,21 @@ type Database struct {
 	MapEpoch    uint32  // grows with every change of Shards
 	Shards      []Shard // in the order of the ranges, which cover the hash space
 	Security    []byte  // raw JSON; nil if never set
-	Created     int64   // seconds since 1970
+	// Access is Security, ready to be asked; nil admits nobody.
+	Access  *auth.Security
+	Created int64 // seconds since 1970
+}
+
+// setSecurity takes a security object. One that cannot be read admits nobody: it
+// was written by somebody who knew more than we do, and must not be taken for less.
+func (d *Database) setSecurity(raw []byte) {
+	d.Security, d.Access = raw, nil
+	if len(raw) == 0 {
+		return
+	}
+	if access, err := auth.ParseSecurity(raw); err == nil {
+		d.Access = access
+	}
 }
 
 // Copies is how many copies of each range exist. N may promise more.

@@ -143,9 +143,11 @@ func decodeRow(name string, b []byte, self string) (*Database, error) {
 	if r.bad {
 		return nil, corrupt("database "+name, errRow)
 	}
+	var security []byte
 	if len(r.b) > 0 {
-		d.Security = append([]byte(nil), r.b...)
+		security = append([]byte(nil), r.b...)
 	}
+	d.setSecurity(security)
 	return d, nil
 }
 

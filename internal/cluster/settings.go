@@ -17,7 +17,7 @@ func (l *Local) SetRevsLimit(ctx context.Context, name string, limit int) (*Data
 // SetSecurity keeps a security object.
 func (l *Local) SetSecurity(ctx context.Context, name string, security []byte) (*Database, error) {
 	security = append([]byte(nil), security...)
-	return l.change(ctx, name, func(d *Database) { d.Security = security })
+	return l.change(ctx, name, func(d *Database) { d.setSecurity(security) })
 }
 
 // change makes a new value of a database.

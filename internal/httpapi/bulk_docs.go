@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/divandb/divan/internal/cluster"
-	"github.com/divandb/divan/internal/coordinator"
 	"github.com/divandb/divan/internal/document"
 	"github.com/divandb/divan/internal/model"
 	"github.com/divandb/divan/internal/rawjson"
@@ -164,7 +163,7 @@ func (b *bulk) stage() error {
 }
 
 func (b *bulk) write() error {
-	out, err := b.a.Coordinator.Write(b.rq.ctx(), b.db, b.edits, coordinator.WriteOptions{W: b.mode.w, User: b.rq.who.user()})
+	out, err := b.a.write(b.rq, b.db, b.edits, b.mode)
 	if err != nil {
 		return err
 	}

@@ -220,7 +220,7 @@ func (a *API) batchDone(rq *request, id string, err error) error {
 
 // writeEdit writes one edit.
 func (a *API) writeEdit(rq *request, db *cluster.Database, edit model.Edit, mode writeMode) (*model.EditResult, bool, error) {
-	out, err := a.Coordinator.Write(rq.ctx(), db, []model.Edit{edit}, coordinator.WriteOptions{W: mode.w, User: rq.who.user()})
+	out, err := a.write(rq, db, []model.Edit{edit}, mode)
 	if err != nil {
 		return nil, false, err
 	}

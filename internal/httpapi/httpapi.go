@@ -63,28 +63,43 @@ type Authenticator interface {
 	// it does not know, is the anonymous Principal and no error; wrong credentials
 	// are an error of kind Unauthorized.
 	Authenticate(r *http.Request) (Principal, error)
-	// Login checks a name and a password and gives the value of a session cookie.
-	Login(ctx context.Context, name, password string) (Principal, string, error)
+	// Login checks a name and a password of a request and gives the value of a
+	// session cookie.
+	Login(r *http.Request, name, password string) (Principal, string, error)
+	// SessionLife is how long a session lasts when nobody uses it.
+	SessionLife() time.Duration
+	// UserSecrets hashes the password of a user: the members, without braces, that
+	// its document keeps.
+	UserSecrets(ctx context.Context, password string) ([]byte, error)
 }
 
 // Principal is who asks. The zero value is anonymous.
 type Principal struct {
 	Name        string
+	Roles       []string // of the user document or token; not to be changed
 	ServerAdmin bool
-	Session     bool   // known by a session cookie
+	Key         bool   // an API key
+	Method      string // how it is known: "cookie", "default", "jwt"; empty for anonymous
 	Renew       string // value of a new session cookie; usually empty
 }
 
-// user gives the caller as validation functions and scripts see it.
-func (p *Principal) user() model.User {
-	u := model.User{Name: p.Name}
-	if p.ServerAdmin {
-		u.Roles = adminRoles
+// allRoles gives the caller's roles everywhere.
+func (p *Principal) allRoles() []string {
+	if !p.ServerAdmin {
+		return p.Roles
+	}
+	return append([]string{"_admin"}, p.Roles...)
+}
+
+// userOf gives the caller as validation functions and scripts of a database see
+// it: with the roles that its security object names.
+func (p *Principal) userOf(db *cluster.Database) model.User {
+	u := model.User{Name: p.Name, Roles: p.allRoles()}
+	if here := db.Access.Roles(p.Name); len(here) > 0 {
+		u.Roles = append(append([]string(nil), u.Roles...), here...)
 	}
 	return u
 }
-
-var adminRoles = []string{"_admin"}
 
 // Options is what an API is made of.
 type Options struct {

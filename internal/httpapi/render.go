@@ -26,10 +26,10 @@ func renderRoutes() []route {
 		{"GET,POST", "/{db}/_design/{ddoc}/_show/{func}/{doc...}", dbReader, showDocument},
 		{"GET,POST", "/{db}/_design/{ddoc}/_list/{func}/{first}", dbReader, listView},
 		{"GET,POST", "/{db}/_design/{ddoc}/_list/{func}/{first}/{second}", dbReader, listView},
-		{"POST,PUT", "/{db}/_design/{ddoc}/_update/{func}", dbWriter, updateDocument},
-		{"POST,PUT", "/{db}/_design/{ddoc}/_update/{func}/{doc...}", dbWriter, updateDocument},
-		{"GET,PUT,POST,DELETE,COPY", "/{db}/_design/{ddoc}/_rewrite", dbReader, rewrite},
-		{"GET,PUT,POST,DELETE,COPY", "/{db}/_design/{ddoc}/_rewrite/{rest...}", dbReader, rewrite},
+		{"POST,PUT", "/{db}/_design/{ddoc}/_update/{func}", dbReadWrite, updateDocument},
+		{"POST,PUT", "/{db}/_design/{ddoc}/_update/{func}/{doc...}", dbReadWrite, updateDocument},
+		{"GET,PUT,POST,DELETE,COPY", "/{db}/_design/{ddoc}/_rewrite", dbAny, rewrite},
+		{"GET,PUT,POST,DELETE,COPY", "/{db}/_design/{ddoc}/_rewrite/{rest...}", dbAny, rewrite},
 	}
 }
 

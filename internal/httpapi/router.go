@@ -4,26 +4,52 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+
+	"github.com/divandb/divan/internal/auth"
 )
 
 // right is what a caller needs for a route. It is a column of the route table,
 // so no handler can forget the check; the zero value is no right at all and a
-// table that has it does not build.
+// table that has it does not build. Administrators of the server have every right.
 type right uint8
 
-// The rights. Those on a database are the roles of the spec's table.
+// The rights. What those on a database mean stands in dbRights.
 const (
-	_           right = iota
-	public            // anyone
-	serverAdmin       // an administrator of the server
-	dbReader          // _reader: read everything in the database
-	dbWriter          // _writer: write documents that are no design documents
-	dbAdmin           // _admin: design documents, security, settings
-	dbReplicate       // _replicator: database information, _local, _revs_diff and its kin
-	dbDesign          // _design: read design documents
-	dbShards          // _shards: where the ranges are
-	dbUpdates         // _db_updates: the global feed
+	_            right = iota
+	public             // anyone
+	knownUser          // anyone with credentials
+	serverAdmin        // an administrator of the server
+	dbUpdates          // the global feed, of what grants it
+	dbReader           // read documents
+	dbWriter           // write documents that are no design documents
+	dbReadWrite        // both: what is written is made of what was read
+	dbAdmin            // design documents, security, settings
+	dbInfo             // the database information, and which revisions are there
+	dbLocalRead        // read local documents
+	dbLocalWrite       // write local documents
+	dbCommit           // have written what was written
+	dbDesign           // read design documents
+	dbShards           // where the ranges are
+	dbSecurity         // read the security object
+	dbAny              // anything at all: where the request goes next decides
 )
+
+// dbRights are the rights on a database that each right of a route asks for: any
+// one of these sets.
+var dbRights = map[right][]auth.Rights{
+	dbReader:     {auth.Reader},
+	dbWriter:     {auth.Writer},
+	dbReadWrite:  {auth.Reader | auth.Writer},
+	dbAdmin:      {auth.DBAdmin},
+	dbInfo:       {auth.Reader, auth.Replicator},
+	dbLocalRead:  {auth.Reader, auth.Replicator},
+	dbLocalWrite: {auth.Writer, auth.Replicator},
+	dbCommit:     {auth.Reader, auth.Writer, auth.Replicator},
+	dbDesign:     {auth.Design},
+	dbShards:     {auth.Shards},
+	dbSecurity:   {auth.SeeSecurity},
+	dbAny:        {auth.Reader, auth.Writer, auth.Replicator, auth.Design},
+}
 
 // handler serves one route.
 type handler func(a *API, rq *request) error

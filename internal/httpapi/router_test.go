@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/divandb/divan/internal/model"
 )
@@ -118,9 +119,13 @@ func (everybodyIsAdmin) Authenticate(*http.Request) (Principal, error) {
 	return Principal{Name: "admin", ServerAdmin: true}, nil
 }
 
-func (everybodyIsAdmin) Login(context.Context, string, string) (Principal, string, error) {
+func (everybodyIsAdmin) Login(*http.Request, string, string) (Principal, string, error) {
 	return Principal{}, "", nil
 }
+
+func (everybodyIsAdmin) SessionLife() time.Duration { return time.Minute }
+
+func (everybodyIsAdmin) UserSecrets(context.Context, string) ([]byte, error) { return nil, nil }
 
 // A panic in a handler is a 500 with a reference, and the next request is served.
 func TestPanicIsAnswered(t *testing.T) {

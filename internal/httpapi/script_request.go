@@ -81,7 +81,7 @@ func (a *API) scriptRequest(rq *request, db *cluster.Database, id string, body [
 
 // appendUserCtx appends who asks, as scripts see it.
 func (a *API) appendUserCtx(b []byte, rq *request, db *cluster.Database) []byte {
-	user := rq.who.user()
+	user := rq.who.userOf(db)
 	b = append(b, `{"db":`...)
 	b = rawjson.AppendString(b, db.Name)
 	b = append(b, `,"name":`...)

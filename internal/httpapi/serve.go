@@ -63,13 +63,15 @@ func (a *API) serve(rq *request) error {
 		return model.BadRequest("The path holds a percent sign that two hex digits do not follow.")
 	}
 	who, authErr := a.Auth.Authenticate(r)
+	rq.who = who
 	// An escaped slash in _design%2Fname or _local%2Fname still means that sort of
 	// document, and the rights that go with it: mend the path before the table is asked.
 	if len(segs) > 1 && strings.HasPrefix(segs[1], "_") {
 		if kind, name, ok := strings.Cut(segs[1], "/"); ok && (kind == "_design" || kind == "_local") {
 			segs = append([]string{segs[0], kind, name}, segs[2:]...)
 			if kind == "_design" && len(segs) == 3 && (method == "GET" || method == "HEAD") {
-				if err := allow(who, authErr, dbDesign); err != nil {
+				rq.params = append(rq.paramArr[:0], pathParam{"db", segs[0]})
+				if err := a.allow(rq, authErr, dbDesign); err != nil {
 					return err
 				}
 				return rq.redirectDesign(segs)
@@ -79,23 +81,22 @@ func (a *API) serve(rq *request) error {
 	node, params := a.routes.match(segs, rq.paramArr[:0])
 	rq.params = params
 	if node == nil {
-		if err := allow(who, authErr, serverAdmin); err != nil {
+		if err := a.allow(rq, authErr, knownUser); err != nil {
 			return err
 		}
 		return &model.Error{Kind: model.KindNotFound, Name: "not_found", Reason: "missing"}
 	}
 	rt := node.methods[method]
 	if rt == nil {
-		if err := allow(who, authErr, serverAdmin); err != nil {
+		if err := a.allow(rq, authErr, knownUser); err != nil {
 			return err
 		}
 		rq.w.Header().Set("Allow", node.allowed())
 		return &model.Error{Kind: model.KindNotAllowed, Name: "method_not_allowed", Reason: "Only " + node.allowed() + " allowed"}
 	}
-	if err := allow(who, authErr, rt.need); err != nil {
+	if err := a.allow(rq, authErr, rt.need); err != nil {
 		return err
 	}
-	rq.who = who
 	rq.route = rt
 	// Only a percent sign or a semicolon can make a query string unreadable. A
 	// parameter must not be lost because another one is.
@@ -108,18 +109,6 @@ func (a *API) serve(rq *request) error {
 		rq.setSession(who.Renew)
 	}
 	return rt.handle(a, rq)
-}
-
-// allow decides whether the caller has the right. Until roles exist, a server
-// administrator has every right and everybody else has only the public one.
-func allow(who Principal, authErr error, need right) error {
-	if authErr != nil {
-		return authErr
-	}
-	if need == public || who.ServerAdmin {
-		return nil
-	}
-	return &model.Error{Kind: model.KindUnauthorized, Name: "unauthorized", Reason: "You are not authorized: this server asks for the credentials of an administrator."}
 }
 
 // redirectDesign sends a reader of _design%2Fname to the proper spelling.

@@ -10,20 +10,17 @@ import (
 	"github.com/divandb/divan/internal/rawjson"
 )
 
-// sessionCookie and sessionLife are part of the protocol: clients look for the
-// name, and log in again when the life is over.
-const (
-	sessionCookie = "AuthSession"
-	sessionLife   = 10 * time.Minute
-)
+// sessionCookie is part of the protocol: clients look for the name.
+const sessionCookie = "AuthSession"
 
 // maxLogin bounds the body of a login.
 const maxLogin = 64 << 10
 
 // setSession sends a session cookie; an empty value ends the session.
 func (rq *request) setSession(value string) {
+	life := rq.api.Auth.SessionLife()
 	c := http.Cookie{Name: sessionCookie, Value: value, Path: "/", HttpOnly: true, Secure: rq.r.TLS != nil,
-		SameSite: http.SameSiteLaxMode, MaxAge: int(sessionLife.Seconds()), Expires: time.Now().Add(sessionLife)}
+		SameSite: http.SameSiteLaxMode, MaxAge: int(life.Seconds()), Expires: time.Now().Add(life)}
 	if value == "" {
 		c.MaxAge, c.Expires = -1, time.Unix(0, 0)
 	}
@@ -36,7 +33,13 @@ func postSession(a *API, rq *request) error {
 	if err != nil {
 		return err
 	}
-	who, cookie, err := a.Auth.Login(rq.ctx(), name, password)
+	who, cookie, err := a.Auth.Login(rq.r, name, password)
+	if err == nil && who.Key {
+		// The dashboard is for people; what a key may do it does without one.
+		if dashboard, perr := rq.boolean("dashboard", false); perr != nil || dashboard {
+			err = &model.Error{Kind: model.KindForbidden, Name: "forbidden", Reason: "An API key cannot log in to the dashboard."}
+		}
+	}
 	if err != nil {
 		if model.KindOf(err) == model.KindUnauthorized {
 			rq.setSession("")
@@ -92,10 +95,17 @@ func (rq *request) readLogin() (name, password string, err error) {
 // appendUser appends name and roles.
 func (p Principal) appendUser(b []byte) []byte {
 	b = append(b, `"name":`...)
-	b = rawjson.AppendString(b, p.Name)
+	if p.Name == "" {
+		b = append(b, "null"...)
+	} else {
+		b = rawjson.AppendString(b, p.Name)
+	}
 	b = append(b, `,"roles":[`...)
-	if p.ServerAdmin {
-		b = append(b, `"_admin"`...)
+	for i, role := range p.allRoles() {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = rawjson.AppendString(b, role)
 	}
 	return append(b, ']')
 }
@@ -103,13 +113,12 @@ func (p Principal) appendUser(b []byte) []byte {
 // getSession tells who asks.
 func getSession(_ *API, rq *request) error {
 	b := append([]byte(`{"ok":true,"userCtx":{`), rq.who.appendUser(nil)...)
-	b = append(b, `},"info":{"authentication_handlers":["cookie","default"],"authenticated":`...)
-	if rq.who.Session {
-		b = append(b, `"cookie"}}`...)
-	} else {
-		b = append(b, `"default"}}`...)
+	b = append(b, `},"info":{"authentication_handlers":["cookie","default"]`...)
+	if rq.who.Name != "" {
+		b = append(b, `,"authenticated":`...)
+		b = rawjson.AppendString(b, rq.who.Method)
 	}
-	rq.json(http.StatusOK, b)
+	rq.json(http.StatusOK, append(b, "}}"...))
 	return nil
 }
 

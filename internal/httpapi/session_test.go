@@ -37,7 +37,10 @@ func TestSession(t *testing.T) {
 		t.Errorf("Set-Cookie %q", bad.Header.Get("Set-Cookie"))
 	}
 	s.Do(t, "POST", "/_session", "x", "Authorization", "", "Content-Type", "text/plain").Want(415)
-	s.Do(t, "GET", "/_session", nil, "Authorization", "").Want(401)
+	nobody := s.Do(t, "GET", "/_session", nil, "Authorization", "").Want(200).Object()["userCtx"].(map[string]any)
+	if nobody["name"] != nil || len(nobody["roles"].([]any)) != 0 {
+		t.Errorf("%v", nobody)
+	}
 	s.Do(t, "GET", "/_all_dbs", nil, "Authorization", "", "Cookie", cookie[:len(cookie)-6]+"AAAAAA").Want(401)
 	s.Do(t, "GET", "/_all_dbs", nil, "Authorization", "", "Cookie", "AuthSession=%%").Want(400)
 	out := s.Do(t, "DELETE", "/_session", nil, "Cookie", cookie).Want(200)

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/divandb/divan/internal/auth"
 	"github.com/divandb/divan/internal/cluster"
@@ -97,13 +97,25 @@ func (a authenticator) Authenticate(r *http.Request) (httpapi.Principal, error) 
 }
 
 // Login implements httpapi.Authenticator.
-func (a authenticator) Login(ctx context.Context, name, password string) (httpapi.Principal, string, error) {
-	id, cookie, err := a.service.Login(ctx, name, password, netip.Addr{})
+func (a authenticator) Login(r *http.Request, name, password string) (httpapi.Principal, string, error) {
+	id, cookie, err := a.service.Login(r.Context(), name, password, auth.ClientAddr(r.RemoteAddr))
 	return principal(id), cookie, err
 }
 
+// SessionLife implements httpapi.Authenticator.
+func (a authenticator) SessionLife() time.Duration { return a.service.SessionLife() }
+
+// UserSecrets implements httpapi.Authenticator.
+func (a authenticator) UserSecrets(ctx context.Context, password string) ([]byte, error) {
+	secrets, err := a.service.UserSecrets(ctx, password)
+	if err != nil {
+		return nil, err
+	}
+	return secrets.AppendMembers(nil), nil
+}
+
 func principal(id auth.Identity) httpapi.Principal {
-	return httpapi.Principal{Name: id.Name, ServerAdmin: id.Admin, Session: id.Session, Renew: id.Renew}
+	return httpapi.Principal{Name: id.Name, Roles: id.Roles, ServerAdmin: id.Admin, Key: id.Key, Method: id.Method, Renew: id.Renew}
 }
 
 // sessionSetting is the name under which the registry keeps the key of sessions.

@@ -110,14 +110,15 @@ func Start(ctx context.Context, cfg config.Config, o Options) (s *Server, err er
 	if err != nil {
 		return s, err
 	}
-	defs := newDefinitions()
-	registry, nodes, err := s.openShards(ctx, store, indexes, scripts, defs)
+	defs, accounts := newDefinitions(), newAccounts()
+	registry, nodes, err := s.openShards(ctx, store, indexes, scripts, defs, accounts)
 	if err != nil {
 		return s, err
 	}
 	if o.Auth.SessionKey, err = sessionKey(ctx, registry); err != nil {
 		return s, err
 	}
+	o.Auth.Accounts = accounts
 	users, err := auth.New(adminStore{registry}, o.Auth)
 	if err != nil {
 		return s, err
@@ -132,7 +133,7 @@ func Start(ctx context.Context, cfg config.Config, o Options) (s *Server, err er
 	if err := ensureAdmin(users, cfg.Admin, o.Stdout); err != nil {
 		return s, err
 	}
-	s.serve(s.api(registry, nodes, users, scripts, defs))
+	s.serve(s.api(registry, nodes, users, scripts, defs, accounts))
 	return s, nil
 }
 
@@ -168,7 +169,7 @@ func (s *Server) fatal(o Options, words string) func(error) {
 }
 
 // openShards opens this node's copies and the registry that knows them.
-func (s *Server) openShards(ctx context.Context, store, indexes *kv.Store, scripts *jsvm.Pool, defs *definitions) (*cluster.Local, coordinator.Nodes, error) {
+func (s *Server) openShards(ctx context.Context, store, indexes *kv.Store, scripts *jsvm.Pool, defs *definitions, accounts *accounts) (*cluster.Local, coordinator.Nodes, error) {
 	// The copies tell the registry of their writes and the registry asks the copies
 	// for their sequences at its start, so one of them must be named late.
 	var registry atomic.Pointer[cluster.Local]
@@ -185,6 +186,7 @@ func (s *Server) openShards(ctx context.Context, store, indexes *kv.Store, scrip
 			if r := registry.Load(); r != nil {
 				r.Touched(id, seq)
 			}
+			accounts.touched(id)
 		},
 	})
 	if err != nil {
@@ -205,6 +207,7 @@ func (s *Server) openShards(ctx context.Context, store, indexes *kv.Store, scrip
 	}
 	registry.Store(local)
 	defs.own(local, host)
+	accounts.own(local)
 	s.closers = append(s.closers, func() error { local.Close(); return nil })
 	if !s.cfg.ShardRPC {
 		return local, oneNode{host}, nil
@@ -218,8 +221,9 @@ func (s *Server) openShards(ctx context.Context, store, indexes *kv.Store, scrip
 }
 
 // api builds the outside.
-func (s *Server) api(registry cluster.Registry, nodes coordinator.Nodes, users *auth.Service, scripts *jsvm.Pool, defs *definitions) http.Handler {
+func (s *Server) api(registry cluster.Registry, nodes coordinator.Nodes, users *auth.Service, scripts *jsvm.Pool, defs *definitions, accounts *accounts) http.Handler {
 	coord := coordinator.New(registry, nodes, coordinator.Options{JS: scripts})
+	accounts.bind(coord)
 	known := designs.New(coord)
 	defs.bind(known)
 	feeds := changes.New(coord, changes.Options{})
