@@ -1,6 +1,7 @@
 package crash_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -24,6 +25,7 @@ type writer struct {
 	server *testserver.Server
 	large  bool // also attachments that become files
 	broken bool // the disk breaks: an answer of 500 and above ends it too
+	docs   int  // how many documents it has in each database; 0: docsPerWriter
 }
 
 // hungUp is how a writer ends when the server is gone; nothing is wrong with that.
@@ -82,7 +84,7 @@ func (c *writer) pick() *database {
 
 // doc chooses a document.
 func (c *writer) doc(db *database) *doc {
-	return c.find(db, &doc{id: fmt.Sprintf("c%d-%d", c.id, c.rng.IntN(docsPerWriter))})
+	return c.find(db, &doc{id: fmt.Sprintf("c%d-%d", c.id, c.rng.IntN(cmp.Or(c.docs, docsPerWriter)))})
 }
 
 func (c *writer) find(db *database, d *doc) *doc {
