@@ -96,6 +96,9 @@ func (d *differ) reset() {
 
 // appendSort appends the bytes by which a view key sorts.
 func (x *Index) appendSort(dst, key []byte) []byte {
+	if x.o.RawCollation {
+		return collate.AppendRawKey(dst, key)
+	}
 	return collate.AppendKey(dst, key)
 }
 

@@ -8,9 +8,6 @@ import (
 	"github.com/divandb/divan/internal/kv"
 )
 
-// rawSort stands for the raw collation.
-func rawSort(key []byte) []byte { return (&Index{o: Options{RawCollation: true}}).appendSort(nil, key) }
-
 // checkIndex holds what is stored against the model: the rows, what documents
 // have, the counters, and every node against what a walk over the rows gives.
 func checkIndex(x *Index, m *naive) error {

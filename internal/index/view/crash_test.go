@@ -74,13 +74,13 @@ func TestCrash(t *testing.T) {
 		}
 		o.Partitioned = seed == 4
 		r := maker{rand.New(rand.NewPCG(seed, 5))}
-		h := makeHistory(r, o, 36)
+		h := makeHistory(r, o, 30)
 		disk := kv.NewCrashFS()
 		var left []*kv.CrashFS
 		store := openStore(t, disk.FS())
 		x := mustOpen(t, o, store)
 		err := h.advance(x, r, func() {
-			if r.IntN(6) > 0 {
+			if r.IntN(12) > 0 {
 				return
 			}
 			if r.IntN(2) == 0 {

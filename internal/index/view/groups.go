@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"sync"
 
+	"github.com/divandb/divan/internal/collate"
 	"github.com/divandb/divan/internal/rawjson"
 	"github.com/divandb/divan/internal/shardapi"
 )
@@ -132,10 +133,9 @@ func (st *stream) begin() ([]byte, error) {
 	sort, key := r.sort, r.key
 	if n := st.req.GroupLevel; n > 0 {
 		var ok bool
-		if g.cut, ok = appendCut(g.cut[:0], r.key, n); ok {
-			key = g.cut
-			g.bound = st.x.appendSort(g.bound[:0], key)
-			sort = g.bound[:len(g.bound)-1] // without the mark of the array's end
+		if g.bound, ok = collate.ArrayPrefix(g.bound[:0], r.key, n, st.x.o.RawCollation); ok {
+			g.cut = appendCut(g.cut[:0], r.key, n)
+			sort, key = g.bound, g.cut
 		}
 	}
 	g.add(st.at, sort, key)
@@ -146,21 +146,17 @@ func (st *stream) begin() ([]byte, error) {
 	return g.bound, nil
 }
 
-// appendCut appends an array cut to its first n elements, and tells false for
-// what is not an array of at least so many.
-func appendCut(dst, key []byte, n int) ([]byte, bool) {
-	if rawjson.KindOf(key) != rawjson.KindArray {
-		return dst, false
-	}
+// appendCut appends an array cut to its first n elements, of which it has so many.
+func appendCut(dst, array []byte, n int) []byte {
 	dst = append(dst, '[')
-	for e := range rawjson.Elements(key) {
+	for e := range rawjson.Elements(array) {
 		dst = append(append(dst, e...), ',')
 		if n--; n == 0 {
-			dst[len(dst)-1] = ']'
-			return dst, true
+			break
 		}
 	}
-	return dst, false
+	dst[len(dst)-1] = ']'
+	return dst
 }
 
 // nextGroup makes the next group upwards. Its rows are walked up to the first that

@@ -226,7 +226,7 @@ func TestQueriesWhileUpdating(t *testing.T) {
 			}
 		})
 	}
-	for g := 2; g < 40; g++ {
+	for g := 2; g < 18; g++ {
 		if g%5 == 0 {
 			if err := x.Begin(1 << 40); err != nil {
 				t.Fatal(err)
@@ -392,13 +392,13 @@ func TestBuiltin(t *testing.T) {
 func TestLevels(t *testing.T) {
 	t.Parallel()
 	h := newHasher(12345, firstBits, levelBits)
-	const rows = 1 << 18
+	const rows = 1 << 16
 	var at [maxLevel + 1]int
 	for i := range rows {
 		at[h.level(fmt.Appendf(nil, "%07d", i))]++
 	}
 	first, second := rows-at[0], rows-at[0]-at[1]
-	if first < rows/16*9/10 || first > rows/16*11/10 || second < rows/1024*7/10 || second > rows/1024*13/10 {
+	if first < rows/16*9/10 || first > rows/16*11/10 || second < rows/1024*5/10 || second > rows/1024*15/10 {
 		t.Fatalf("rows by level: %d", at)
 	}
 }
