@@ -99,3 +99,13 @@ func (d *definitions) changed(id shardapi.CopyID) {
 		}
 	}
 }
+
+// name gives the database of a copy, for the log.
+func (d *definitions) name(id shardapi.CopyID) string {
+	if r := d.registry.Load(); r != nil {
+		if db, ok := r.ByCopy(id); ok {
+			return db.Name
+		}
+	}
+	return ""
+}

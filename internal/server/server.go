@@ -182,6 +182,7 @@ func (s *Server) openShards(ctx context.Context, store, indexes *kv.Store, scrip
 		JS:           scripts,
 		Definitions:  defs,
 		OnDesign:     defs.changed,
+		Database:     defs.name,
 		OnUpdate: func(id shardapi.CopyID, seq uint64) {
 			if r := registry.Load(); r != nil {
 				r.Touched(id, seq)
@@ -208,6 +209,10 @@ func (s *Server) openShards(ctx context.Context, store, indexes *kv.Store, scrip
 	registry.Store(local)
 	defs.own(local, host)
 	accounts.own(local)
+	// A crash while a database was deleted may have left its indexes.
+	if err := host.TidyIndexes(func(id shardapi.CopyID) bool { _, ok := local.ByCopy(id); return ok }); err != nil {
+		return nil, nil, err
+	}
 	s.closers = append(s.closers, func() error { local.Close(); return nil })
 	if !s.cfg.ShardRPC {
 		return local, oneNode{host}, nil
