@@ -30,3 +30,17 @@ func BenchmarkEngine(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/200, "µs/doc")
 }
+
+// BenchmarkNewEngine is what the first call of a program pays.
+func BenchmarkNewEngine(b *testing.B) {
+	for b.Loop() {
+		e, err := newEngine("bench", "{}", 256<<20, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := e.run(&runRequest{op: "map", funcs: []string{`function(doc){ emit(doc._id); }`}, body: []byte(`[{"_id":"a"}]`)}); err != nil {
+			b.Fatal(err)
+		}
+		e.close()
+	}
+}

@@ -18,9 +18,9 @@ var runaways = []struct{ name, fn, end string }{
 	{"endless loop", `function(doc){ while (true); }`, "time"},
 	{"endless loop with try", `function(doc){ while (true) { try { nothing(); } catch (e) {} } }`, "time"},
 	{"endless recursion with try", `function(doc){ function f(){ try { f(); } catch (e) { f(); } } f(); }`, "limit"},
-	{"deep recursion", `function(doc){ function f(n){ return f(n + 1) + 1; } emit(f(0)); }`, "InternalError"},
+	{"deep recursion", `function(doc){ function f(n){ return f(n + 1) + 1; } emit(f(0)); }`, "any"},
 	{"deep recursion of natives", `function(doc){ var a = []; for (var i = 0; i < 200000; i++) a = [a]; emit(a); }`, "any"},
-	{"deep recursion of toString", `function(doc){ var o = {toString: function(){ return "" + o; }}; emit("" + o); }`, "InternalError"},
+	{"deep recursion of toString", `function(doc){ var o = {toString: function(){ return "" + o; }}; emit("" + o); }`, "any"},
 	{"endless allocation", `function(doc){ var a = []; while (true) a.push(new Array(1000).fill(0)); }`, "limit"},
 	{"endless allocation with try", `function(doc){ var a = []; while (true) { try { a.push({x: [1, 2, 3]}); } catch (e) {} } }`, "limit"},
 	{"endless string", `function(doc){ var s = "x"; while (true) s += s; }`, "InternalError"},
@@ -38,7 +38,7 @@ var runaways = []struct{ name, fn, end string }{
 	{"endless proxy", `function(doc){ emit(new Proxy({}, {get: function(){ while (true); }, ownKeys: function(){ while (true); }})); }`, "time"},
 	{"endless getter", `function(doc){ emit({get x(){ while (true); }}); }`, "time"},
 	{"endless toJSON", `function(doc){ emit({toJSON: function(){ while (true); }}); }`, "time"},
-	{"toJSON that grows", `function(doc){ function O(){} O.prototype.toJSON = function(){ return {o: new O()}; }; emit(new O()); }`, "InternalError"},
+	{"toJSON that grows", `function(doc){ function O(){} O.prototype.toJSON = function(){ return {o: new O()}; }; emit(new O()); }`, "any"},
 	{"endless message", `function(doc){ throw {get name(){ while (true); }}; }`, "time"},
 	{"endless promises", `function(doc){ function f(){ Promise.resolve().then(f); } f(); while (true); }`, "time"},
 	{"endless iterator", `function(doc){ var it = {[Symbol.iterator]: function(){ return {next: function(){ return {done: false}; }}; }}; Array.from(it); }`, "limit"},
@@ -53,7 +53,7 @@ var runaways = []struct{ name, fn, end string }{
 // calls go on in the same pool.
 func TestRunaways(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, jsvm.Options{CallTime: shortTime, Memory: 128 << 20, Workers: 3})
+	p := newPool(t, jsvm.Options{CallTime: 60 * time.Millisecond, Memory: 96 << 20, Workers: 3})
 	ctx, cancel := context.WithCancel(context.Background())
 	var others sync.WaitGroup
 	calls := 0
@@ -126,12 +126,12 @@ func TestHugeResult(t *testing.T) {
 	p := newPool(t, jsvm.Options{})
 	prog := program("huge", `{}`)
 	fn := `function(doc){ emit("x".repeat(doc.n)); }`
-	out := mapAll(t, p, prog, []string{fn}, `{"n":1}`, `{"n":40000000}`, `{"n":20000000}`)
+	out := mapAll(t, p, prog, []string{fn}, `{"n":1}`, `{"n":34000000}`, `{"n":5000000}`)
 	if got := rowsOf(out[0][0]); got != `[["x",null]]` {
 		t.Error(got)
 	}
 	wantKilled(t, out[1][0].Err, "its result passes 32 MiB")
-	if n := len(out[2][0].Rows); n != 20000000+len(`[["",null]]`) {
+	if n := len(out[2][0].Rows); n != 5000000+len(`[["",null]]`) {
 		t.Errorf("%d bytes of rows, %v", n, out[2][0].Err)
 	}
 }
