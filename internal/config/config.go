@@ -32,6 +32,7 @@ type Config struct {
 	MaxAttachment   int64         // bytes of one attachment
 	MaxRequest      int64         // bytes of a JSON body
 	MaxURL          int           // bytes of a request target
+	MaxHeader       int           // bytes of the headers of a request
 	Cache           int64         // bytes of the block cache
 	DefaultQ        int           // ranges of a new database
 	DefaultN        int           // copies of a new database, as asked
@@ -43,11 +44,36 @@ type Config struct {
 	JSMemory        int64         // bytes of such a process
 	NodeName        string        // name of this node in the cluster
 	Account         string        // account name in _db_updates
+	TLSCert         string        // file of the certificate chain; empty: no TLS
+	TLSKey          string        // file of its key
+	JWTKeys         []string      // kid:alg:file of each key whose tokens are believed
+	JWTNameClaim    string        // claim of a token with the name
+	JWTRolesClaim   string        // claim of a token with the roles
+	JWTIssuer       string        // who must have issued a token; empty: anybody
+	JWTAudience     string        // for whom a token must be meant; empty: anybody
+	SessionTimeout  time.Duration // how long a login lasts when nobody uses it
+	PasswordRounds  int           // of PBKDF2 for new passwords
+	Lockout         int           // wrong passwords that lock a name for an address; 0: never
+	RateLookup      float64       // requests per second and user, by class; 0: any number
+	RateWrite       float64
+	RateQuery       float64
 	ShutdownTimeout time.Duration // how long running requests may take at a stop
 	ShardRPC        bool          // every shard call goes through noderpc on loopback
 
-	file string // --config
+	file  string // --config
+	given []Given
 }
+
+// Given is a setting that somebody has set.
+type Given struct {
+	Name   string
+	Value  string // as it was written; secrets are hidden
+	Source string // "file", "environment" or "flag"
+}
+
+// Given tells what was set and where, in the order of the table: what an operator
+// wants to see in the log of a start.
+func (c *Config) Given() []Given { return c.given }
 
 // Credentials are a name and a password. They never print themselves, so that a
 // Config in a log line gives nothing away.
@@ -98,26 +124,46 @@ func Load(args []string, env func(string) (string, bool), help io.Writer) (Confi
 	if !named {
 		path, named = env(envName("config"))
 	}
+	last := map[string]Given{}
 	if named && path != "" {
-		if err := readFile(path, settings); err != nil {
+		if err := readFile(path, settings, last); err != nil {
 			return Config{}, err
 		}
 	}
 	for _, s := range settings {
 		if v, ok := env(envName(s.name)); ok && v != "" {
-			if err := s.set(v); err != nil {
+			if err := s.take(v, "environment", last); err != nil {
 				return Config{}, fmt.Errorf("environment variable %s: %w", envName(s.name), err)
 			}
 		}
 	}
 	for _, s := range settings {
 		if v, ok := given[s.name]; ok {
-			if err := s.set(v); err != nil {
+			if err := s.take(v, "flag", last); err != nil {
 				return Config{}, fmt.Errorf("--%s: %w", s.name, err)
 			}
 		}
 	}
+	for _, s := range settings {
+		if g, ok := last[s.name]; ok {
+			if s.secret != nil {
+				g.Value = s.secret.String()
+			}
+			c.given = append(c.given, g)
+		}
+	}
+	if err := c.check(); err != nil {
+		return Config{}, err
+	}
 	return c, nil
+}
+
+// check holds settings against each other.
+func (c *Config) check() error {
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		return errors.New("tls-cert and tls-key go together: one of them is set and the other is not")
+	}
+	return nil
 }
 
 // envName gives the environment variable of a setting: log-level → DIVAN_LOG_LEVEL.
@@ -133,7 +179,7 @@ func parseFlags(args []string, settings []setting, help io.Writer) (map[string]s
 	fs.SetOutput(io.Discard) // the caller prints the error, once
 	values := make(map[string]*textFlag, len(settings))
 	for _, s := range settings {
-		values[s.name] = &textFlag{boolean: s.boolean}
+		values[s.name] = &textFlag{boolean: s.boolean, list: s.list}
 		fs.Var(values[s.name], s.name, s.help)
 	}
 	if err := fs.Parse(args); err != nil {
@@ -155,13 +201,20 @@ func parseFlags(args []string, settings []setting, help io.Writer) (map[string]s
 type textFlag struct {
 	text    string
 	boolean bool
+	list    bool
 }
 
 // String implements flag.Value.
 func (f *textFlag) String() string { return "" }
 
 // Set implements flag.Value.
-func (f *textFlag) Set(s string) error { f.text = s; return nil }
+func (f *textFlag) Set(s string) error {
+	if f.list && f.text != "" {
+		s = f.text + "," + s
+	}
+	f.text = s
+	return nil
+}
 
 // IsBoolFlag lets a yes-or-no flag stand without a value.
 func (f *textFlag) IsBoolFlag() bool { return f.boolean }
@@ -172,7 +225,7 @@ const maxFile = 1 << 20
 
 // readFile reads `key = value` lines. A # begins a comment at the start of a line
 // only: a password may hold one.
-func readFile(path string, settings []setting) error {
+func readFile(path string, settings []setting, last map[string]Given) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("configuration file: %w", err)
@@ -204,10 +257,13 @@ func readFile(path string, settings []setting) error {
 			return fmt.Errorf("%s:%d: there is no setting %q", path, n, name)
 		}
 		if first := seen[name]; first > 0 {
-			return fmt.Errorf("%s:%d: %s was set in line %d already", path, n, name, first)
+			if !settings[at].list {
+				return fmt.Errorf("%s:%d: %s was set in line %d already", path, n, name, first)
+			}
+			value = last[name].Value + "," + value
 		}
 		seen[name] = n
-		if err := settings[at].set(value); err != nil {
+		if err := settings[at].take(value, "file", last); err != nil {
 			return fmt.Errorf("%s:%d: %s: %w", path, n, name, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -63,14 +64,20 @@ func TestEverySettingInEverySource(t *testing.T) {
 	t.Parallel()
 	values := map[string]string{
 		"addr": "localhost:0", "data": "/d", "admin": "a:b:c#d", "log-level": "debug", "log-format": "json",
-		"max-document-size": "1MiB", "max-attachment-size": "2GB", "max-request-size": "3KiB", "max-url": "4000",
+		"max-document-size": "1MiB", "max-attachment-size": "2GB", "max-request-size": "3KiB", "max-url": "4000", "max-header-size": "16384",
+		"tls-cert": "/c,1.pem", "tls-key": "/k.pem", "session-timeout": "1h", "password-rounds": "1000", "lockout": "0",
+		"jwt-key": "a:HS256:/f, :ES256:/g", "jwt-name-claim": "email", "jwt-roles-claim": "groups", "jwt-issuer": "i", "jwt-audience": "u",
+		"rate-lookup": "0.5", "rate-write": "10", "rate-query": "3",
 		"cache-size": "64MiB", "default-q": "7", "default-n": "1", "min-free-space": "off", "compaction-grace": "1h",
 		"compaction-threshold": "5kB", "js-workers": "3", "js-timeout": "2s", "js-memory": "64MiB", "node-name": "n@h", "account": "acc", "shutdown-timeout": "3s", "shard-rpc": "true",
 	}
 	want := Config{
 		Addr: "localhost:0", Data: "/d", Admin: Credentials{"a", "b:c#d"}, LogLevel: slog.LevelDebug, LogFormat: "json",
-		MaxDocument: 1 << 20, MaxAttachment: 2e9, MaxRequest: 3 << 10, MaxURL: 4000, Cache: 64 << 20, DefaultQ: 7, DefaultN: 1,
+		MaxDocument: 1 << 20, MaxAttachment: 2e9, MaxRequest: 3 << 10, MaxURL: 4000, MaxHeader: 16384, Cache: 64 << 20, DefaultQ: 7, DefaultN: 1,
 		MinFree: -1, CompactGrace: time.Hour, CompactAt: 5000, JSWorkers: 3, JSCallTime: 2 * time.Second, JSMemory: 64 << 20, NodeName: "n@h", Account: "acc", ShutdownTimeout: 3 * time.Second, ShardRPC: true,
+		TLSCert: "/c,1.pem", TLSKey: "/k.pem", SessionTimeout: time.Hour, PasswordRounds: 1000,
+		JWTKeys: []string{"a:HS256:/f", ":ES256:/g"}, JWTNameClaim: "email", JWTRolesClaim: "groups", JWTIssuer: "i", JWTAudience: "u",
+		RateLookup: 0.5, RateWrite: 10, RateQuery: 3,
 	}
 	var file strings.Builder
 	file.WriteString("# a comment\n\n")
@@ -97,10 +104,49 @@ func TestEverySettingInEverySource(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		got.file = ""
-		if got != want {
+		if len(got.given) < len(values) {
+			t.Errorf("%s: %d settings noted", name, len(got.given))
+		}
+		got.file, got.given = "", nil
+		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\n got %+v\nwant %+v", name, got, want)
 		}
+	}
+}
+
+// A list may be given in pieces; a later source replaces it as a whole.
+func TestLists(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		file  string
+		env   map[string]string
+		flags []string
+		want  string
+	}{
+		{want: "[]"},
+		{flags: []string{"--jwt-key", "a", "--jwt-key=b,c"}, want: "[a b c]"},
+		{file: "jwt-key = a\naddr = h:1\njwt-key = b , c\n", want: "[a b c]"},
+		{file: "jwt-key = a\n", env: map[string]string{"DIVAN_JWT_KEY": "b,,c,"}, want: "[b c]"},
+		{file: "jwt-key = a\n", flags: []string{"--jwt-key", "b"}, want: "[b]"},
+		{file: "jwt-key = a\n", flags: []string{"--jwt-key", ""}, want: "[]"},
+	} {
+		got, err := load(t, c.file, c.env, c.flags...)
+		if err != nil || fmt.Sprint(got.JWTKeys) != c.want {
+			t.Errorf("%q %v %v: %v %v, want %s", c.file, c.env, c.flags, got.JWTKeys, err, c.want)
+		}
+	}
+}
+
+// What was set is known with its source, and without the password.
+func TestGiven(t *testing.T) {
+	t.Parallel()
+	c, err := load(t, "addr = h:1\ndefault-q = 3\nadmin = file:s3cret", map[string]string{"DIVAN_ADMIN": "root:s3cret"}, "--default-q", "4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprint(c.Given()[:2], c.Given()[3:])
+	if want := "[{addr h:1 file} {admin root:… environment}] [{default-q 4 flag}]"; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
 
@@ -125,6 +171,13 @@ func TestErrorsAreOneClearLine(t *testing.T) {
 		{flags: []string{"--cache-size", "9999999999GiB"}, want: "no size"},
 		{flags: []string{"--compaction-grace", "60"}, want: "no duration"},
 		{flags: []string{"--shutdown-timeout", "-1s"}, want: "outside"},
+		{flags: []string{"--tls-cert", "/c"}, want: "tls-cert and tls-key go together"},
+		{env: map[string]string{"DIVAN_TLS_KEY": "/k"}, want: "tls-cert and tls-key go together"},
+		{flags: []string{"--rate-write", "-1"}, want: "no number from 0 to 1000000"},
+		{flags: []string{"--rate-write", "NaN"}, want: "no number from 0 to 1000000"},
+		{flags: []string{"--rate-query", "fast"}, want: "no number from 0 to 1000000"},
+		{flags: []string{"--password-rounds", "1"}, want: "from 1000 to 10000000"},
+		{flags: []string{"--jwt-name-claim", ""}, want: "must not be empty"},
 		{flags: []string{"--config", "/nowhere/at/all"}, want: "/nowhere/at/all"},
 		{env: map[string]string{"DIVAN_DEFAULT_Q": "x"}, want: "DIVAN_DEFAULT_Q"},
 		{file: "default-q = x\n", want: ":1: default-q"},
