@@ -46,7 +46,11 @@ func startProcess(ctx context.Context, o *Options) (*process, error) {
 		"-memory", strconv.FormatInt(o.Memory, 10), "-call-time", o.CallTime.String())
 	w := &process{o: o, cmd: exec.Command(o.Command[0], args...), ended: make(chan struct{})}
 	w.cmd.SysProcAttr = dieWithParent()
-	w.cmd.Env = []string{"GOTRACEBACK=none"} // nothing of the server's environment
+	// Of the server's environment only what dates need.
+	w.cmd.Env = []string{"GOTRACEBACK=none", "TZ=" + os.Getenv("TZ")}
+	if _, set := os.LookupEnv("TZ"); !set {
+		w.cmd.Env = w.cmd.Env[:1]
+	}
 	if err := w.start(); err != nil {
 		return nil, fmt.Errorf("start a JavaScript worker: %w", err)
 	}
