@@ -232,6 +232,12 @@ func (s *Service) find(ctx context.Context, name string) (subject, error) {
 	return subject{id: Identity{Name: a.Name, Roles: a.Roles, Key: a.Key}, verifier: a.Verifier, version: a.Version}, nil
 }
 
+// Known tells whether somebody with a password has this name.
+func (s *Service) Known(ctx context.Context, name string) bool {
+	who, err := s.find(ctx, name)
+	return err == nil && who.verifier != nil
+}
+
 // Check says who has this name and password; ErrIncorrect if nobody. from is the
 // address of the client, as ClientAddr gives it; the zero address is never locked.
 func (s *Service) Check(ctx context.Context, name, password string, from netip.Addr) (Identity, error) {

@@ -37,6 +37,7 @@ func (p *Principal) rights(db *cluster.Database) auth.Rights {
 // allow decides whether the caller has the right that a route needs.
 func (a *API) allow(rq *request, authErr error, need right) error {
 	if authErr != nil {
+		a.auditRefusal(rq, rq.claimedName(), authErr)
 		return authErr
 	}
 	who := &rq.who

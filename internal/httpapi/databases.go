@@ -93,6 +93,7 @@ func putDatabase(a *API, rq *request) error {
 	if _, err := a.Registry.Create(rq.ctx(), cluster.CreateSpec{Name: name, Q: q, N: n, Partitioned: partitioned}); err != nil {
 		return err
 	}
+	a.audit(rq, "database created", "database", name)
 	rq.location(name)
 	return rq.ok(http.StatusCreated)
 }
@@ -107,6 +108,7 @@ func deleteDatabase(a *API, rq *request) error {
 	if _, err := a.Registry.Delete(rq.ctx(), rq.param("db")); err != nil {
 		return err
 	}
+	a.audit(rq, "database deleted", "database", rq.param("db"))
 	return rq.ok(http.StatusOK)
 }
 
@@ -265,6 +267,7 @@ func putRevsLimit(a *API, rq *request) error {
 	if _, err := a.Registry.SetRevsLimit(rq.ctx(), rq.param("db"), int(n)); err != nil {
 		return err
 	}
+	a.audit(rq, "revision limit changed", "database", rq.param("db"), "limit", n)
 	return rq.ok(http.StatusOK)
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/divandb/divan/internal/auth"
 	"github.com/divandb/divan/internal/changes"
 	"github.com/divandb/divan/internal/cluster"
 	"github.com/divandb/divan/internal/coordinator"
@@ -71,6 +72,8 @@ type Authenticator interface {
 	// UserSecrets hashes the password of a user: the members, without braces, that
 	// its document keeps.
 	UserSecrets(ctx context.Context, password string) ([]byte, error)
+	// Known tells whether somebody has this name.
+	Known(ctx context.Context, name string) bool
 }
 
 // Principal is who asks. The zero value is anonymous.
@@ -111,6 +114,7 @@ type Options struct {
 	Auth        Authenticator
 	Log         *slog.Logger
 	Limits      Limits
+	Rates       auth.Limits // of requests per second and user
 
 	UUID       string // of the server
 	Version    string // of Divan
@@ -130,6 +134,9 @@ type API struct {
 
 	serverHeader []string // the value of Server, the same in all answers
 	bodyPatience time.Duration
+
+	limiter  *auth.Limiter // nil: no limits
+	refusals *auth.Limiter // of lines in the log
 }
 
 // New makes an API. A route table that cannot be right is a programmer's error
@@ -150,5 +157,8 @@ func New(o Options) *API {
 
 		serverHeader: []string{"Divan/" + o.Version},
 		bodyPatience: bodyPatience,
+
+		limiter:  auth.NewLimiter(o.Rates, nil),
+		refusals: newRefusalLimiter(),
 	}
 }

@@ -46,6 +46,6 @@ func putSecurity(a *API, rq *request) error {
 	if _, err := a.Registry.SetSecurity(rq.ctx(), rq.param("db"), obj); err != nil {
 		return err
 	}
-	a.audit(rq, "security", "database", rq.param("db"))
+	a.audit(rq, "security changed", "database", rq.param("db"))
 	return rq.ok(http.StatusOK)
 }

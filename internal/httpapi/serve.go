@@ -97,6 +97,9 @@ func (a *API) serve(rq *request) error {
 	if err := a.allow(rq, authErr, rt.need); err != nil {
 		return err
 	}
+	if err := a.limit(rq, rt); err != nil {
+		return err
+	}
 	rq.route = rt
 	// Only a percent sign or a semicolon can make a query string unreadable. A
 	// parameter must not be lost because another one is.
@@ -171,6 +174,7 @@ func (rq *request) fail(err error) {
 		panic(http.ErrAbortHandler)
 	}
 	rq.drainBody()
+	rq.retryLater(status)
 	if status == http.StatusUnauthorized {
 		rq.w.Header().Set("WWW-Authenticate", `Basic realm="divan"`)
 	}

@@ -41,6 +41,7 @@ func postSession(a *API, rq *request) error {
 		}
 	}
 	if err != nil {
+		a.auditRefusal(rq, name, err)
 		if model.KindOf(err) == model.KindUnauthorized {
 			rq.setSession("")
 		}

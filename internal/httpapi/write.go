@@ -17,7 +17,11 @@ func (a *API) write(rq *request, db *cluster.Database, edits []model.Edit, mode 
 	o := coordinator.WriteOptions{W: mode.w, User: rq.who.userOf(db)}
 	check := a.editCheck(rq, db)
 	if check == nil {
-		return a.Coordinator.Write(rq.ctx(), db, edits, o)
+		out, err := a.Coordinator.Write(rq.ctx(), db, edits, o)
+		if err == nil {
+			a.auditWrite(rq, db, edits, out.Results)
+		}
+		return out, err
 	}
 	results := make([]model.EditResult, len(edits))
 	good := make([]model.Edit, 0, len(edits))
@@ -41,6 +45,7 @@ func (a *API) write(rq *request, db *cluster.Database, edits []model.Edit, mode 
 	if err != nil {
 		return out, err
 	}
+	a.auditWrite(rq, db, good, out.Results)
 	for i, p := range place {
 		results[p] = out.Results[i]
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"time"
@@ -105,6 +106,11 @@ func (a authenticator) Login(r *http.Request, name, password string) (httpapi.Pr
 // SessionLife implements httpapi.Authenticator.
 func (a authenticator) SessionLife() time.Duration { return a.service.SessionLife() }
 
+// Known implements httpapi.Authenticator.
+func (a authenticator) Known(ctx context.Context, name string) bool {
+	return a.service.Known(ctx, name)
+}
+
 // UserSecrets implements httpapi.Authenticator.
 func (a authenticator) UserSecrets(ctx context.Context, password string) ([]byte, error) {
 	secrets, err := a.service.UserSecrets(ctx, password)
@@ -116,6 +122,40 @@ func (a authenticator) UserSecrets(ctx context.Context, password string) ([]byte
 
 func principal(id auth.Identity) httpapi.Principal {
 	return httpapi.Principal{Name: id.Name, Roles: id.Roles, ServerAdmin: id.Admin, Key: id.Key, Method: id.Method, Renew: id.Renew}
+}
+
+// authOptions gives auth its settings. What o has, from a test, stays.
+func authOptions(cfg config.Config, o auth.Options) (auth.Options, error) {
+	if o.Rounds == 0 {
+		o.Rounds = cfg.PasswordRounds
+	}
+	if o.SessionLife == 0 {
+		o.SessionLife = cfg.SessionTimeout
+	}
+	if o.LockAfter == 0 {
+		if o.LockAfter = cfg.Lockout; cfg.Lockout == 0 {
+			o.LockAfter = -1
+		}
+	}
+	for _, spec := range cfg.JWTKeys {
+		key, err := auth.ParseJWTKey(spec)
+		if err != nil {
+			return o, fmt.Errorf("jwt-key: %w", err)
+		}
+		o.JWT.Keys = append(o.JWT.Keys, key)
+	}
+	o.JWT.NameClaim, o.JWT.RolesClaim = cfg.JWTNameClaim, cfg.JWTRolesClaim
+	o.JWT.Issuer, o.JWT.Audience = cfg.JWTIssuer, cfg.JWTAudience
+	return o, nil
+}
+
+// auditStart logs with which settings and administrators a server starts.
+func auditStart(log *slog.Logger, cfg *config.Config, service *auth.Service) {
+	var settings []any
+	for _, g := range cfg.Given() {
+		settings = append(settings, g.Name, g.Value+" ("+g.Source+")")
+	}
+	log.Info("audit", "action", "start", "version", Version, "administrators", service.AdminNames(), slog.Group("settings", settings...))
 }
 
 // sessionSetting is the name under which the registry keeps the key of sessions.

@@ -52,7 +52,7 @@ func Run(args []string, stdout, stderr io.Writer) int {
 		return fault(stderr, err)
 	}
 	log.Info("serving", "addr", s.Addr(), "data", cfg.Data, "version", Version, "build", Build())
-	if _, err := fmt.Fprintf(stdout, "listening on http://%s\n", s.Addr()); err != nil {
+	if _, err := fmt.Fprintf(stdout, "listening on %s\n", s.URL()); err != nil {
 		log.Warn("stdout cannot be written", "error", err)
 	}
 	status := exitOK

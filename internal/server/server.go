@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -32,9 +33,13 @@ import (
 // What net/http is bounded by. Bodies have no deadline here: an attachment may take
 // its time, and httpapi gives up only who stops sending.
 const (
-	readHeaderTimeout = 30 * time.Second
+	readHeaderTimeout = 30 * time.Second // and of a TLS handshake
 	idleTimeout       = 2 * time.Minute
-	maxHeaderBytes    = 64 << 10
+	// HTTP/2 has no deadline on headers: one that sends half of them opens no stream,
+	// and is idle. Who does not answer a ping is gone, and who reads nothing too.
+	pingAfter    = 30 * time.Second
+	pingTimeout  = 15 * time.Second
+	stuckTimeout = 2 * time.Minute
 	// abandonAfter is how long handlers get to return once their connections were
 	// cut at the end of a stop.
 	abandonAfter = 5 * time.Second
@@ -76,6 +81,7 @@ type Server struct {
 	cancel   context.CancelFunc // of everything that runs on behalf of a request
 	served   chan error
 
+	certificate  *certificate // nil: no TLS
 	compactEvery time.Duration
 
 	// closers undo the start, last first.
@@ -89,6 +95,15 @@ func Start(ctx context.Context, cfg config.Config, o Options) (s *Server, err er
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s = &Server{cfg: cfg, log: o.Log, served: make(chan error, 1), compactEvery: o.CompactEvery}
+	// What the operator got wrong is said before anything is made.
+	if o.Auth, err = authOptions(cfg, o.Auth); err != nil {
+		return nil, err
+	}
+	if cfg.TLSCert != "" {
+		if s.certificate, err = openCertificate(cfg.TLSCert, cfg.TLSKey, s.log); err != nil {
+			return nil, err
+		}
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.closeParts())
@@ -133,6 +148,7 @@ func Start(ctx context.Context, cfg config.Config, o Options) (s *Server, err er
 	if err := ensureAdmin(users, cfg.Admin, o.Stdout); err != nil {
 		return s, err
 	}
+	auditStart(o.Log, &cfg, users)
 	s.serve(s.api(registry, nodes, users, scripts, defs, accounts))
 	return s, nil
 }
@@ -247,6 +263,7 @@ func (s *Server) api(registry cluster.Registry, nodes coordinator.Nodes, users *
 			MaxDocument:   s.cfg.MaxDocument,
 			MaxAttachment: s.cfg.MaxAttachment,
 		},
+		Rates:      auth.Limits{Lookup: s.cfg.RateLookup, Write: s.cfg.RateWrite, Query: s.cfg.RateQuery},
 		UUID:       registry.UUID(),
 		Version:    Version,
 		Build:      Build(),
@@ -266,13 +283,28 @@ func (s *Server) serve(api http.Handler) {
 		Handler:           s.requests,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
+		MaxHeaderBytes:    s.cfg.MaxHeader,
 		BaseContext:       func(net.Listener) context.Context { return base },
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		ErrorLog:          log.New(httpErrors{s.log}, "", 0),
 		ConnContext:       withConnection,
 		ConnState:         answered,
 	}
-	go func() { s.served <- s.http.Serve(connections{s.listener}) }()
+	if s.certificate == nil {
+		go func() { s.served <- s.http.Serve(connections{s.listener}) }()
+		return
+	}
+	s.http.TLSConfig = s.certificate.config()
+	s.http.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout, WriteByteTimeout: stuckTimeout}
+	// Without connections: they look at what is written, and here that is encrypted.
+	go func() { s.served <- s.http.ServeTLS(s.listener, "", "") }()
+}
+
+// URL is where the server is reached.
+func (s *Server) URL() string {
+	if s.certificate != nil {
+		return "https://" + s.Addr()
+	}
+	return "http://" + s.Addr()
 }
 
 // Addr is where the server listens.
