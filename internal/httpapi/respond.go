@@ -51,6 +51,11 @@ func (rq *request) carriesBytes() bool {
 // json answers with a whole body and the newline that clients of this protocol
 // have always got. body may be appended to.
 func (rq *request) json(status int, body []byte) {
+	if status >= http.StatusBadRequest {
+		// Of the answer that did not come to be.
+		rq.w.Header().Del("ETag")
+		rq.w.Header().Del("Cache-Control")
+	}
 	rq.jsonHeaders()
 	body = append(body, '\n')
 	rq.body(status, body)
@@ -120,10 +125,11 @@ func errorBody(name, reason string) []byte {
 // stream is a body of unknown length: rows collect in a buffer that goes out when
 // it is full, and whenever Flush says that a listener should see them now.
 type stream struct {
-	rq  *request
-	gz  *gzip.Writer
-	buf []byte
-	err error
+	rq     *request
+	status int // to be sent before the first byte; 0: it is out
+	gz     *gzip.Writer
+	buf    []byte
+	err    error
 }
 
 // streamBuffer is how much collects before it goes out: large enough that a
@@ -131,19 +137,34 @@ type stream struct {
 // only while rows come faster than they leave).
 const streamBuffer = 32 << 10
 
-// startStream sends status and headers. With compress, gzip is used when the
-// client takes it; live feeds pass false and stay plain.
+// startStream begins a body. With compress, gzip is used when the client takes it,
+// and status and headers go out with the first bytes: what fails before them fails
+// with words. Live feeds and bodies in parts pass false; they stay plain, and their
+// head goes out at once.
 func (rq *request) startStream(status int, compress bool) *stream {
-	s := &stream{rq: rq}
-	if compress && rq.acceptsGzip() && rq.r.Method != http.MethodHead {
+	s := &stream{rq: rq, status: status}
+	if !compress {
+		s.status = 0
+		rq.w.WriteHeader(status)
+	}
+	return s
+}
+
+// begin sends status and headers unless they are out.
+func (s *stream) begin() {
+	if s.status == 0 {
+		return
+	}
+	rq := s.rq
+	if rq.acceptsGzip() && rq.r.Method != http.MethodHead {
 		rq.w.Header().Set("Content-Encoding", "gzip")
 		rq.w.Header().Add("Vary", "Accept-Encoding")
-		rq.w.WriteHeader(status)
+		rq.w.WriteHeader(s.status)
 		s.gz = getGzip(rq.w)
-		return s
+	} else {
+		rq.w.WriteHeader(s.status)
 	}
-	rq.w.WriteHeader(status)
-	return s
+	s.status = 0
 }
 
 // full tells whether the buffer should go out; append to s.buf between calls.
@@ -152,6 +173,7 @@ func (s *stream) full() bool { return len(s.buf) >= streamBuffer }
 // send empties the buffer towards the client. Its error means the client has gone.
 func (s *stream) send() error {
 	if s.err == nil && len(s.buf) > 0 && s.rq.r.Method != http.MethodHead {
+		s.begin()
 		var err error
 		if s.gz != nil {
 			_, err = s.gz.Write(s.buf)
@@ -174,6 +196,7 @@ func (s *stream) sendIfFull() error {
 
 // flush sends and pushes everything to the wire now.
 func (s *stream) flush() error {
+	s.begin()
 	if err := s.send(); err != nil {
 		return err
 	}
@@ -203,6 +226,7 @@ func gone(err error) error {
 
 // end finishes the body.
 func (s *stream) end() error {
+	s.begin()
 	err := s.send()
 	if s.gz != nil {
 		if cerr := s.gz.Close(); err == nil {
