@@ -12,7 +12,7 @@ import (
 // Apply puts in the rows of changed documents and moves the index to seq. A
 // document may stand in docs once. Row order within DocRows is the order of emits.
 // It is one batch: what a query sees is before all of it or after all of it.
-func (x *Index) Apply(ctx context.Context, docs []DocRows, seq uint64) error {
+func (x *Index) Apply(ctx context.Context, docs []DocRows, seq uint64) (err error) {
 	if err := x.alive(); err != nil {
 		return err
 	}
@@ -26,23 +26,32 @@ func (x *Index) Apply(ctx context.Context, docs []DocRows, seq uint64) error {
 	d := &x.diff
 	now := x.state()
 	next := *now
+	var changed []nodeRef
 	next.seq = seq
 	next.rows += d.rows
 	next.external += d.external
 	next.active += d.active
 	if under != nil {
 		next.building = true
-	} else if err := x.updateNodes(ctx, now, &next, b); err != nil {
+	} else if changed, err = x.updateNodes(ctx, now, &next, b); err != nil {
 		return err
 	}
-	return x.commit(b, &next)
+	if err := x.commit(b, &next); err != nil {
+		return err
+	}
+	if next.version != now.version {
+		x.cache.advance(next.version, changed)
+	}
+	return nil
 }
 
 // commit writes a batch together with the counters that hold after it.
 func (x *Index) commit(b *kv.Batch, next *meta) error {
-	stored := next.append(make([]byte, 0, 96+len(next.total)+len(next.root)))
+	stored := next.append(make([]byte, 0, 96+len(next.total)+len(next.root.text)))
 	b.Set(x.keys.meta(), stored)
 	size := int64(b.Size())
+	x.epoch.Add(1)
+	defer x.epoch.Add(1)
 	if err := commit(x.o.Store, b); err != nil {
 		return err
 	}
@@ -102,21 +111,24 @@ func (x *Index) putRows(ops []op, b *kv.Batch) {
 	}
 }
 
-// updateNodes works the noted changes into the nodes.
-func (x *Index) updateNodes(ctx context.Context, now, next *meta, b *kv.Batch) (err error) {
+// updateNodes works the noted changes into the nodes, and tells which it changed.
+func (x *Index) updateNodes(ctx context.Context, now, next *meta, b *kv.Batch) (changed []nodeRef, err error) {
 	ops := x.diff.ops
 	if x.o.Reducer == nil {
 		ops = slices.DeleteFunc(ops, func(o op) bool { return o.kind == opChange })
 	}
 	if len(ops) == 0 {
-		return nil
+		return nil, nil
 	}
 	slices.SortFunc(ops, func(a, b op) int { return bytes.Compare(a.row, b.row) })
 	u := &update{x: x, ctx: ctx, m: now, runs: rowRuns{reducer: x.o.Reducer}}
 	defer func() { err = errors.Join(err, u.end()) }()
 	lower, upper := x.keys.bounds(tableRow)
 	if u.rows, err = x.o.Store.NewIter(lower, upper); err != nil {
-		return err
+		return nil, err
 	}
-	return u.run(ops, next, b)
+	if err := u.run(ops, next, b); err != nil {
+		return nil, err
+	}
+	return u.changed(), nil
 }

@@ -144,7 +144,11 @@ func (x *Index) buildNodes(ctx context.Context, now *meta) (err error) {
 		return err
 	}
 	next.building, next.nodes = false, b.size
-	return x.commit(b.batch, &next)
+	if err := x.commit(b.batch, &next); err != nil {
+		return err
+	}
+	x.cache.reset(next.version)
+	return nil
 }
 
 // scan walks the rows and cuts them into segments.
@@ -258,7 +262,8 @@ func (b *builder) root(next *meta) error {
 		level++
 	}
 	top := b.open[level]
-	next.height, next.total, next.root = level, nil, nil
+	next.version++
+	next.height, next.total = level, nil
 	if b.x.o.Reducer != nil {
 		calls := stateRuns{reducer: b.x.o.Reducer}
 		calls.add(statesOf(top), &next.total)
@@ -266,6 +271,6 @@ func (b *builder) root(next *meta) error {
 			return err
 		}
 	}
-	next.root = appendEntries(nil, top)
+	next.root = node{text: appendEntries(nil, top)}
 	return nil
 }

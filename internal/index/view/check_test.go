@@ -144,7 +144,7 @@ func checkNodes(snap *kv.Snapshot, x *Index, stored *meta, rows [][2][]byte) err
 	if err != nil {
 		return err
 	}
-	switch root := stored.root; {
+	switch root := stored.root.text; {
 	case len(nodes) != len(want):
 		return fmt.Errorf("%d nodes, want %d", len(nodes), len(want))
 	case stored.height != height || !bytes.Equal(root, appendEntries(nil, segments)):

@@ -2,6 +2,7 @@ package view
 
 import (
 	"bytes"
+	"slices"
 	"sync"
 
 	"github.com/divandb/divan/internal/collate"
@@ -20,6 +21,7 @@ type groups struct {
 	text   arena // sort keys, keys and states
 	cut    []byte
 	bound  []byte
+	parts  [][]byte // states of the pieces
 	states [][]byte // of the groups
 }
 
@@ -30,8 +32,9 @@ var spareGroups = sync.Pool{New: func() any { return new(groups) }}
 func (g *groups) release() {
 	clear(g.list)
 	clear(g.pieces)
+	clear(g.parts)
 	clear(g.states)
-	g.list, g.pieces, g.states = g.list[:0], g.pieces[:0], g.states[:0]
+	g.list, g.pieces, g.parts, g.states = g.list[:0], g.pieces[:0], g.parts[:0], g.states[:0]
 	g.rows.reset()
 	g.text.reset()
 	g.rows.reducer, g.calls.reducer = nil, nil
@@ -280,32 +283,46 @@ func (st *stream) cover(sp span) error {
 
 // coverNode adds the pieces in the present node of a level.
 func (st *stream) coverNode(level int, sp span) error {
-	g, s := st.groups, st.sight
-	n := &s.levels[level]
-	i := 0
+	g, n := st.groups, &st.sight.levels[level]
+	// The segments that the borders fall into, and whether all of them is asked for.
+	first, last := 0, len(n.at)-1
+	wholeFirst, wholeLast := true, true
 	if bytes.Compare(n.lo, sp.lo) < 0 {
-		i = n.search(sp.lo)
+		first = n.search(sp.lo)
+		wholeFirst = bytes.Equal(n.key(first), sp.lo)
 	}
-	for ; i < len(n.at) && below(n.key(i), sp.hi); i++ {
-		lo, hi := n.segment(i)
-		var err error
-		switch {
-		case bytes.Compare(sp.lo, lo) <= 0 && (sp.hi == nil || hi != nil && bytes.Compare(hi, sp.hi) <= 0):
+	if sp.hi != nil && (n.hi == nil || bytes.Compare(sp.hi, n.hi) < 0) {
+		last = n.search(sp.hi)
+		wholeLast = false
+	}
+	for i := first; i <= last; i++ {
+		if (i > first || wholeFirst) && (i < last || wholeLast) {
 			if n.at[i].count > 0 {
-				g.pieces = append(g.pieces, piece{state: g.text.copy(n.state(i))})
+				state := n.state(i)
+				if !n.cached {
+					state = g.text.copy(state) // another node will take this one's place
+				}
+				g.pieces = append(g.pieces, piece{state: state})
 			}
-		case level > lowestRoot:
-			if _, err = s.child(level-1, n, i); err == nil {
-				err = st.coverNode(level-1, sp)
-			}
-		default:
-			err = st.coverRows(maxOf(lo, sp.lo), minOf(hi, sp.hi))
+			continue
 		}
-		if err != nil {
+		if err := st.coverPart(level, n, i, sp); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// coverPart adds the pieces of a segment that a border cuts through.
+func (st *stream) coverPart(level int, n *seen, i int, sp span) error {
+	lo, hi := n.segment(i)
+	if level == lowestRoot {
+		return st.coverRows(maxOf(lo, sp.lo), minOf(hi, sp.hi))
+	}
+	if _, err := st.sight.child(level-1, n, i); err != nil {
+		return err
+	}
+	return st.coverNode(level-1, sp)
 }
 
 // maxOf gives the higher of two lower bounds.
@@ -351,22 +368,20 @@ func (st *stream) finishGroups() error {
 	if err != nil {
 		return err
 	}
-	for i := range g.pieces {
-		if p := &g.pieces[i]; p.run > 0 {
+	g.parts = slices.Grow(g.parts[:0], len(g.pieces))
+	for _, p := range g.pieces {
+		if p.run > 0 {
 			p.state = runs[p.run-1]
 		}
+		g.parts = append(g.parts, p.state)
 	}
 	g.states = append(g.states[:0], make([][]byte, len(g.list))...)
 	for i := range g.list {
-		to := len(g.pieces)
+		to := len(g.parts)
 		if i+1 < len(g.list) {
 			to = g.list[i+1].from
 		}
-		parts := make([][]byte, 0, to-g.list[i].from)
-		for _, p := range g.pieces[g.list[i].from:to] {
-			parts = append(parts, p.state)
-		}
-		g.calls.add(parts, &g.states[i])
+		g.calls.add(g.parts[g.list[i].from:to:to], &g.states[i])
 	}
 	if err := g.calls.flush(st.ctx); err != nil {
 		return err

@@ -7,11 +7,10 @@ import (
 
 // Levels of rows. A row of level l or more begins a segment of level l. One row
 // in 2^firstBits has level 1 or more, one of those in 2^levelBits level 2 or more.
-// Low segments are short, as queries walk through them; high ones are many to a
-// node, as queries read one node a level.
+// Segments of level 1 are shorter, as queries walk through them.
 const (
 	firstBits = 4
-	levelBits = 6
+	levelBits = 5
 	maxLevel  = 12 // 64 bits have no more
 )
 

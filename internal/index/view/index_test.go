@@ -398,7 +398,7 @@ func TestLevels(t *testing.T) {
 		at[h.level(fmt.Appendf(nil, "%07d", i))]++
 	}
 	first, second := rows-at[0], rows-at[0]-at[1]
-	if first < rows/16*9/10 || first > rows/16*11/10 || second < rows/1024*5/10 || second > rows/1024*15/10 {
+	if first < rows/16*9/10 || first > rows/16*11/10 || second < rows/512*5/10 || second > rows/512*15/10 {
 		t.Fatalf("rows by level: %d", at)
 	}
 }

@@ -29,13 +29,14 @@ type meta struct {
 	active      int64 // bytes of rows and of what documents have
 	nodes       int64 // bytes of nodes
 
-	height int    // level of the root
-	total  []byte // state of all rows
-	root   []byte // the root: a node, stored here
+	version uint64 // grows whenever nodes change
+	height  int    // level of the root
+	total   []byte // state of all rows
+	root    node   // stored here and not among the nodes
 }
 
 // emptyRoot is the root of an index without rows.
-var emptyRoot = appendEntries(nil, []*entry{{}})
+var emptyRoot = node{text: appendEntries(nil, []*entry{{}}), at: []entryAt{{}}}
 
 // emptyMeta is the state of an index without rows.
 func emptyMeta(seed uint64) *meta {
@@ -51,6 +52,7 @@ func (m *meta) append(dst []byte) []byte {
 	dst = append(dst, metaVersion, flags, byte(m.first), byte(m.bits))
 	dst = binary.BigEndian.AppendUint64(dst, m.seed)
 	dst = binary.AppendUvarint(dst, m.seq)
+	dst = binary.AppendUvarint(dst, m.version)
 	for _, n := range [4]int64{m.rows, m.external, m.active, m.nodes} {
 		dst = binary.AppendUvarint(dst, uint64(n))
 	}
@@ -59,7 +61,7 @@ func (m *meta) append(dst []byte) []byte {
 	}
 	dst = append(dst, byte(m.height))
 	dst = appendBytes(dst, m.total)
-	return append(dst, m.root...)
+	return append(dst, m.root.text...)
 }
 
 // parse reads the stored form. What it gives points into b.
@@ -76,17 +78,18 @@ func (m *meta) parse(b []byte) error {
 	}
 	m.seed = binary.BigEndian.Uint64(b[4:])
 	b = b[12:]
-	var seq int64
-	for _, p := range [5]*int64{&seq, &m.rows, &m.external, &m.active, &m.nodes} {
+	var seq, version int64
+	for _, p := range [6]*int64{&seq, &version, &m.rows, &m.external, &m.active, &m.nodes} {
 		v, n := binary.Uvarint(b)
 		if n <= 0 {
 			return corrupt("row of counters")
 		}
 		*p, b = int64(v), b[n:]
 	}
-	m.seq = uint64(seq)
-	m.height, m.root, m.total = lowestRoot, emptyRoot, nil
+	m.seq, m.version = uint64(seq), uint64(version)
+	m.height, m.total = lowestRoot, nil
 	if m.building {
+		m.root = emptyRoot
 		return nil
 	}
 	if len(b) == 0 || b[0] < lowestRoot || b[0] > maxLevel+1 {
@@ -94,8 +97,8 @@ func (m *meta) parse(b []byte) error {
 	}
 	m.height = int(b[0])
 	var ok bool
-	if m.total, m.root, ok = cutBytes(b[1:]); !ok {
+	if m.total, b, ok = cutBytes(b[1:]); !ok {
 		return corrupt("row of counters")
 	}
-	return nil
+	return m.root.parse(b)
 }

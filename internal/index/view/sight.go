@@ -15,7 +15,8 @@ type sight struct {
 	x       *Index
 	snap    *kv.Snapshot
 	held    *held // snap is shared
-	m       meta
+	m       *meta
+	own     meta // what m points to, if it had to be read
 	metaVal kv.Value
 	// levels holds the way from the root to the place looked at last. Each node's
 	// rows are within those of the node above.
@@ -27,9 +28,11 @@ type sight struct {
 
 // seen is a node that was read.
 type seen struct {
-	node
+	*node
 	known  bool
 	lo, hi []byte // its rows; hi nil: to the end
+	cached bool   // it is shared, and stays
+	own    node   // what node points to, if it is not
 	val    kv.Value
 }
 
@@ -68,7 +71,11 @@ func (s *sight) take() error {
 	case x.closed:
 		return model.ErrClosed
 	case x.build == nil:
+		before := x.epoch.Load()
 		s.snap = x.o.Store.NewSnapshot()
+		if before%2 == 0 && x.epoch.Load() == before {
+			s.m = x.now
+		}
 	case x.build.before != nil:
 		s.held = x.build.before
 		s.held.uses.Add(1)
@@ -77,19 +84,23 @@ func (s *sight) take() error {
 	return nil
 }
 
-// open reads the counters and the root.
+// open gets the counters and the root, which it must read only when a batch came
+// between.
 func (s *sight) open() (ok bool, err error) {
-	s.key = s.x.keys.table(s.key[:0], tableMeta)
-	if s.metaVal, ok, err = s.snap.Get(s.key); err != nil || !ok {
-		return false, err
-	}
-	if err := s.m.parse(s.metaVal.Bytes()); err != nil {
-		return false, err
+	if s.m == nil {
+		s.key = s.x.keys.table(s.key[:0], tableMeta)
+		if s.metaVal, ok, err = s.snap.Get(s.key); err != nil || !ok {
+			return false, err
+		}
+		if err := s.own.parse(s.metaVal.Bytes()); err != nil {
+			return false, err
+		}
+		s.m = &s.own
 	}
 	top := &s.levels[s.m.height]
-	top.known = true
+	top.node, top.known, top.cached = &s.m.root, true, s.m != &s.own
 	s.prefix = s.x.keys.table(s.prefix[:0], tableRow)
-	return !s.m.building, top.parse(s.m.root)
+	return !s.m.building, nil
 }
 
 // close gives the store back. The sight may not be used afterwards.
@@ -101,7 +112,7 @@ func (s *sight) close() (err error) {
 	for i := range s.levels {
 		n := &s.levels[i]
 		n.val.Release()
-		*n = seen{node: node{at: n.at[:0]}}
+		*n = seen{own: node{at: n.own.at[:0]}}
 	}
 	s.metaVal.Release()
 	s.metaVal = kv.Value{}
@@ -111,7 +122,7 @@ func (s *sight) close() (err error) {
 		err = errors.Join(err, s.snap.Close())
 	}
 	s.snap, s.held, s.x = nil, nil, nil
-	s.m = meta{}
+	s.m, s.own = nil, meta{root: node{at: s.own.root.at[:0]}}
 	sights.Put(s)
 	return err
 }
@@ -183,8 +194,13 @@ func (s *sight) child(level int, up *seen, i int) (*seen, error) {
 		s.levels[l].known = false
 	}
 	n.val.Release()
-	n.val = kv.Value{}
+	n.val, n.cached = kv.Value{}, false
 	s.key = s.x.keys.appendNode(s.key[:0], level, lo)
+	name := s.key[len(s.x.keys.prefix)+1:]
+	if n.node = s.x.cache.get(s.m.version, name); n.node != nil {
+		n.known, n.lo, n.hi, n.cached = true, lo, hi, true
+		return n, nil
+	}
 	v, ok, err := s.snap.Get(s.key)
 	if err != nil {
 		return nil, err
@@ -192,10 +208,11 @@ func (s *sight) child(level int, up *seen, i int) (*seen, error) {
 	if !ok {
 		return nil, corrupt("node")
 	}
-	n.val = v
+	n.val, n.node = v, &n.own
 	if err := n.parse(v.Bytes()); err != nil {
 		return nil, err
 	}
+	s.x.cache.put(s.m.version, name, n.node)
 	n.known, n.lo, n.hi = true, lo, hi
 	return n, nil
 }

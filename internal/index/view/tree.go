@@ -254,10 +254,7 @@ func (u *update) begins(ops []op) bool {
 // run works in the changes, which are in the order of their rows, and puts the
 // changed nodes into the batch and the new root into next.
 func (u *update) run(ops []op, next *meta, b *kv.Batch) error {
-	if err := u.node.parse(u.m.root); err != nil {
-		return err
-	}
-	top, err := u.splice(u.m.height-1, u.node.entries(), nil, ops)
+	top, err := u.splice(u.m.height-1, u.m.root.entries(), nil, ops)
 	if err != nil {
 		return err
 	}
@@ -277,8 +274,10 @@ func (u *update) run(ops []op, next *meta, b *kv.Batch) error {
 		return err
 	}
 	u.write(b)
-	// One state alone is that of a node, in bytes that are given back.
-	next.height, next.total, next.root = level, bytes.Clone(root.sum.state), appendEntries(make([]byte, 0, entriesLen(top)), top)
+	next.version++
+	next.height = level
+	next.total = bytes.Clone(root.sum.state) // one state alone is a node's, whose bytes are given back
+	next.root = node{text: appendEntries(make([]byte, 0, entriesLen(top)), top)}
 	next.nodes += u.size
 	return nil
 }
@@ -338,6 +337,15 @@ func (u *update) write(b *kv.Batch) {
 			u.size += f.put(u.x.keys, b)
 		}
 	}
+}
+
+// changed lists the nodes that are not what they were.
+func (u *update) changed() []nodeRef {
+	out := u.gone
+	for _, f := range u.fresh {
+		out = append(out, f.nodeRef)
+	}
+	return out
 }
 
 // put writes a node and tells how many bytes it takes.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 
 	"github.com/divandb/divan/internal/kv"
 	"github.com/divandb/divan/internal/model"
@@ -38,6 +39,10 @@ type Index struct {
 	now    *meta // as stored, or of an index that is not stored yet
 	build  *build
 	closed bool
+	// epoch is odd while a batch is on its way: a snapshot taken while it stands at
+	// one even number shows what now says.
+	epoch atomic.Uint64
+	cache nodeCache
 
 	// Of the goroutine that changes the index.
 	diff   differ
@@ -77,6 +82,7 @@ func Open(o Options) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
+	x.cache.version = x.now.version
 	x.hash = newHasher(x.now.seed, x.now.first, x.now.bits)
 	if x.now.building {
 		x.build = &build{} // what was shown before the crash is gone
@@ -90,6 +96,7 @@ func (x *Index) Close() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.closed = true
+	x.cache.reset(0)
 	if x.build == nil {
 		return nil
 	}
