@@ -5,7 +5,9 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
+	"github.com/divandb/divan/internal/auth"
 	"github.com/divandb/divan/internal/changes"
 	"github.com/divandb/divan/internal/cluster"
 	"github.com/divandb/divan/internal/model"
@@ -23,6 +25,7 @@ type updatesAnswer struct {
 	at         uint64 // the event after which to go on
 	last       uint64 // what last_seq tells
 	feed       *feedStream
+	quiet      time.Time // since when nothing was sent
 	service    string
 	account    []byte // as JSON
 }
@@ -106,9 +109,15 @@ func (u *updatesAnswer) run() error {
 	since := u.at
 	if u.descending {
 		u.at = u.a.Registry.LastEvent()
-		for ev := range u.a.Registry.Events(since, true, u.left) {
+		for ev := range u.a.Registry.Events(since, true, u.events()) {
+			if !u.sees(ev.Name) {
+				continue
+			}
 			if err := u.put(ev); err != nil {
 				return err
+			}
+			if u.left == 0 {
+				break
 			}
 		}
 	} else if err := u.forward(); err != nil {
@@ -118,8 +127,12 @@ func (u *updatesAnswer) run() error {
 		if u.left == 0 || u.kind == feedNormal || u.kind == feedLongpoll && u.feed.rows > 0 {
 			return u.finish()
 		}
-		if err := u.feed.waiting(); err != nil {
-			return err
+		// Events that the caller does not see leave no trace in the answer.
+		if u.quiet.IsZero() || u.feed.dirty {
+			if err := u.feed.waiting(); err != nil {
+				return err
+			}
+			u.quiet = time.Now()
 		}
 		if again, err := u.wait(); err != nil || !again {
 			return err
@@ -132,20 +145,47 @@ func (u *updatesAnswer) run() error {
 
 // forward puts the events after u.at.
 func (u *updatesAnswer) forward() error {
-	for ev := range u.a.Registry.Events(u.at, false, u.left) {
+	for ev := range u.a.Registry.Events(u.at, false, u.events()) {
 		u.at = ev.Seq
+		if !u.sees(ev.Name) {
+			u.last = ev.Seq
+			continue
+		}
 		if err := u.put(ev); err != nil {
 			return err
 		}
+		if u.left == 0 {
+			break
+		}
 	}
 	return nil
+}
+
+// events is how many events are to be looked at: of what not everybody sees, the
+// limit counts only what is shown.
+func (u *updatesAnswer) events() int64 {
+	if u.rq.who.ServerAdmin || u.left == 0 {
+		return u.left
+	}
+	return -1
+}
+
+// sees tells whether the caller may see the events of a database: those of one that
+// grants it now. So only administrators of the server see what became of databases
+// that are gone.
+func (u *updatesAnswer) sees(name string) bool {
+	if u.rq.who.ServerAdmin {
+		return true
+	}
+	db, err := u.a.Registry.Get(name)
+	return err == nil && u.rq.who.rights(db).Has(auth.DBUpdates)
 }
 
 // wait waits for an event and shows signs of life meanwhile; again is false when
 // the feed has ended.
 func (u *updatesAnswer) wait() (again bool, err error) {
 	for {
-		ctx, cancel := context.WithTimeout(u.rq.ctx(), u.idle.every)
+		ctx, cancel := context.WithDeadline(u.rq.ctx(), u.quiet.Add(u.idle.every))
 		_, err := u.a.Registry.WaitEvents(ctx, u.at)
 		cancel()
 		switch {
@@ -161,6 +201,7 @@ func (u *updatesAnswer) wait() (again bool, err error) {
 		if err := u.feed.heartbeat(); err != nil {
 			return false, err
 		}
+		u.quiet = time.Now()
 	}
 }
 

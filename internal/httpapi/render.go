@@ -232,8 +232,9 @@ func (rq *request) renderedHead(answer []byte, status int, contentType string) (
 				text = string(value)
 			}
 			key := http.CanonicalHeaderKey(string(name))
-			// A design document may not log its readers in as somebody else.
-			if ownHeaders[key] || key == "Set-Cookie" && strings.HasPrefix(strings.TrimSpace(text), sessionCookie+"=") {
+			// A design document may not log its readers in as somebody else. Browsers are
+			// lenient about how a cookie is written, so it may not even name that one.
+			if ownHeaders[key] || key == "Set-Cookie" && strings.Contains(text, sessionCookie) {
 				continue
 			}
 			h.Set(key, text)

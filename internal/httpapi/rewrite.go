@@ -68,7 +68,7 @@ func rewrite(a *API, rq *request) error {
 	if err != nil {
 		return err
 	}
-	path, err := resolvePath(base, to, 1) // what a database's rules reach is that database
+	path, err := resolvePath(base, to)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (a *API) rewriteBy(rq *request, base []string, result, body []byte) error {
 			args[name] = values
 		}
 	}
-	path, err := resolvePath(base, strings.Split(target, "/"), 0)
+	path, err := resolvePath(base, strings.Split(target, "/"))
 	if err != nil {
 		return err
 	}
@@ -166,18 +166,17 @@ func (a *API) sendOn(rq *request, method string, path []string, args url.Values,
 	return a.serve(rq)
 }
 
-// resolvePath takes the dots out of a path relative to base. keep is how many
-// segments of base it may not leave.
-func resolvePath(base, to []string, keep int) ([]string, error) {
+// resolvePath takes the dots out of a path relative to base. It stays in the database
+// of base: the request goes on with the rights of whoever sent it, and an
+// administrator of one database must not send that of another one, or of the server,
+// to places of his choice.
+func resolvePath(base, to []string) ([]string, error) {
 	path := append([]string(nil), base...)
 	for _, seg := range to {
 		switch seg {
 		case "", ".":
 		case "..":
-			if len(path) <= keep {
-				if keep == 0 {
-					continue
-				}
+			if len(path) == 1 {
 				return nil, &model.Error{Kind: model.KindBadRequest, Name: "insecure_rewrite_rule", Reason: "too many ../.. segments"}
 			}
 			path = path[:len(path)-1]

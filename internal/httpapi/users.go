@@ -60,6 +60,8 @@ func (a *API) checkUser(rq *request, db *cluster.Database, e *model.Edit) (*mode
 		return model.ErrMissing, nil
 	}
 	if e.Deleted {
+		// What is left of a user needs no password, least of all a clear one.
+		e.Body = without(e.Body, nil, auth.PasswordMembers...)
 		return nil, nil
 	}
 	roles, refused := readUser(e)
