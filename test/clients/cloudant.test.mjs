@@ -1,5 +1,5 @@
 // The hosted service's own SDK (@ibm-cloud/cloudant): every operation of it
-// that concerns servers, databases, documents, attachments and changes. The
+// that concerns servers, databases, documents, attachments, changes and views. The
 // SDK compresses every request body with gzip and reads its settings from the
 // environment, as a program that moves over from the hosted service would.
 import assert from 'node:assert/strict'
@@ -377,5 +377,99 @@ describe('SDK changes operations', { concurrency: true, timeout: 60_000 }, () =>
     await writing
     follower.stop()
     assert.ok(followed.every((id) => id.startsWith('live')))
+  })
+})
+
+describe('SDK view operations', { concurrency: true, timeout: 60_000 }, () => {
+  const designDocument = {
+    views: {
+      i: { map: 'function (doc) { emit(doc.i, doc.even) }' },
+      even: { map: 'function (doc) { emit([doc.even, doc.i], doc.i) }', reduce: '_sum' },
+      stats: { map: 'function (doc) { emit(doc.even, doc.i) }', reduce: '_stats' }
+    },
+    filters: { odd: 'function (doc, req) { return doc.even === false && doc.i >= Number(req.query.from || 0) }' }
+  }
+
+  async function viewed (t, count) {
+    const { db } = await filled(t, count)
+    const { status, result } = await client.putDesignDocument({ db, ddoc: 'd', designDocument })
+    assert.equal(status, 201)
+    assert.match(result.rev, /^1-/)
+    return db
+  }
+
+  test('postView and postViewAsStream: ranges, keys, docs, reduce, groups, update', async (t) => {
+    const db = await viewed(t, 20)
+    const query = { db, ddoc: 'd' }
+    const all = (await client.postView({ ...query, view: 'i' })).result
+    assert.equal(all.totalRows, 20)
+    assert.deepEqual(all.rows[1], { id: 'c01', key: 1, value: false })
+    const range = (await client.postView({ ...query, view: 'i', startKey: 5, endKey: 8, inclusiveEnd: false, includeDocs: true })).result
+    assert.deepEqual(range.rows.map((r) => r.doc.i), [5, 6, 7])
+    assert.deepEqual((await client.postView({ ...query, view: 'i', keys: [9, 3, 77] })).result.rows.map((r) => r.id), ['c09', 'c03'])
+    assert.deepEqual((await client.postView({ ...query, view: 'i', key: 4 })).result.rows.map((r) => r.id), ['c04'])
+    assert.deepEqual((await client.postView({ ...query, view: 'i', descending: true, skip: 2, limit: 2 })).result.rows.map((r) => r.key), [17, 16])
+    assert.deepEqual((await client.postView({ ...query, view: 'even' })).result.rows, [{ key: null, value: 190 }])
+    assert.deepEqual((await client.postView({ ...query, view: 'even', groupLevel: 1 })).result.rows, [{ key: [false], value: 100 }, { key: [true], value: 90 }])
+    assert.equal((await client.postView({ ...query, view: 'even', group: true })).result.rows.length, 20)
+    const stats = (await client.postView({ ...query, view: 'stats', group: true, keys: [true] })).result.rows
+    assert.deepEqual(stats, [{ key: true, value: { sum: 90, count: 10, min: 0, max: 18, sumsqr: 1140 } }])
+    await client.putDocument({ db, docId: 'late', document: { i: 100, even: true } })
+    assert.equal((await client.postView({ ...query, view: 'i', update: 'true', key: 100 })).result.rows.length, 1)
+    assert.equal((await client.postView({ ...query, view: 'i', update: 'false', stable: true })).status, 200)
+    const streamed = JSON.parse(await collect((await client.postViewAsStream({ ...query, view: 'i', limit: 3 })).result))
+    assert.deepEqual(streamed.rows.map((r) => r.id), ['c00', 'c01', 'c02'])
+    await assert.rejects(client.postView({ ...query, view: 'none' }), fails(404, 'not_found'))
+    await assert.rejects(client.postView({ ...query, view: 'i', reduce: true }), fails(400, 'query_parse_error'))
+  })
+
+  test('postViewQueries and postViewQueriesAsStream', async (t) => {
+    const db = await viewed(t, 10)
+    const queries = [{ startKey: 2, endKey: 3 }, { keys: [8] }, { limit: 1, descending: true, includeDocs: true }]
+    const { result } = await client.postViewQueries({ db, ddoc: 'd', view: 'i', queries })
+    assert.deepEqual(result.results.map((r) => r.rows.map((row) => row.id)), [['c02', 'c03'], ['c08'], ['c09']])
+    assert.equal(result.results[2].rows[0].doc.i, 9)
+    const streamed = JSON.parse(await collect((await client.postViewQueriesAsStream({ db, ddoc: 'd', view: 'even', queries: [{}, { groupLevel: 1 }] })).result))
+    assert.deepEqual(streamed.results.map((r) => r.rows.length), [1, 2])
+  })
+
+  test('getDesignDocumentInformation, getDesignDocument, deleteDesignDocument', async (t) => {
+    const db = await viewed(t, 10)
+    await client.postView({ db, ddoc: 'd', view: 'i' })
+    const info = (await client.getDesignDocumentInformation({ db, ddoc: 'd' })).result
+    assert.equal(info.name, 'd')
+    assert.equal(info.viewIndex.language, 'javascript')
+    assert.match(info.viewIndex.signature, /^[0-9a-f]{32}$/)
+    assert.equal(typeof info.viewIndex.compactRunning, 'boolean')
+    for (const size of ['active', 'external', 'file']) assert.equal(typeof info.viewIndex.sizes[size], 'number')
+    const got = (await client.getDesignDocument({ db, ddoc: 'd' })).result
+    assert.deepEqual(Object.keys(got.views), ['i', 'even', 'stats'])
+    await client.deleteDesignDocument({ db, ddoc: 'd', rev: got._rev })
+    await assert.rejects(client.postView({ db, ddoc: 'd', view: 'i' }), fails(404, 'not_found'))
+    await assert.rejects(client.putDesignDocument({ db, ddoc: 'bad', designDocument: { views: { v: { map: 'function (' } } } }), fails(400, 'compilation_error'))
+  })
+
+  test('postPartitionView and postPartitionViewAsStream', async (t) => {
+    const db = await createDatabase(t, 'sdk', '?partitioned=true')
+    await client.postBulkDocs({ db, bulkDocs: { docs: [{ _id: 'cat:1', n: 1 }, { _id: 'cat:2', n: 2 }, { _id: 'dog:1', n: 3 }] } })
+    await client.putDesignDocument({ db, ddoc: 'd', designDocument: { views: { n: { map: 'function (doc) { emit(doc.n, doc.n) }', reduce: '_sum' } } } })
+    const query = { db, partitionKey: 'cat', ddoc: 'd', view: 'n' }
+    const cats = (await client.postPartitionView({ ...query, reduce: false, includeDocs: true })).result
+    assert.deepEqual(cats.rows.map((r) => r.doc._id), ['cat:1', 'cat:2'])
+    assert.deepEqual((await client.postPartitionView(query)).result.rows, [{ key: null, value: 3 }])
+    assert.deepEqual((await client.postPartitionView({ ...query, reduce: false, startKey: 2 })).result.rows.map((r) => r.id), ['cat:2'])
+    const streamed = JSON.parse(await collect((await client.postPartitionViewAsStream({ ...query, reduce: false, limit: 1 })).result))
+    assert.deepEqual(streamed.rows.map((r) => r.id), ['cat:1'])
+    await client.putDesignDocument({ db, ddoc: 'g', designDocument: { options: { partitioned: false }, views: { n: { map: 'function (doc) { emit(doc.n) }' } } } })
+    assert.equal((await client.postView({ db, ddoc: 'g', view: 'n' })).result.totalRows, 3)
+  })
+
+  test('postChanges through a filter function and through a view', async (t) => {
+    const db = await viewed(t, 10)
+    const odd = (await client.postChanges({ db, filter: 'd/odd' })).result
+    assert.deepEqual(odd.results.map((r) => r.id).sort(), ['c01', 'c03', 'c05', 'c07', 'c09'])
+    const seen = (await client.postChanges({ db, filter: '_view', view: 'd/i', limit: 3 })).result
+    assert.equal(seen.results.length, 3)
+    await assert.rejects(client.postChanges({ db, filter: 'd/none' }), fails(404, 'not_found'))
   })
 })

@@ -1,6 +1,6 @@
 // nano 11, the CouchDB client of the Apache project: every function that it
-// offers for servers, databases, documents, attachments and changes. Views,
-// queries, replication jobs and cookie sessions are not served yet.
+// offers for servers, databases, documents, attachments, changes and design
+// documents. Queries and replication jobs are not served yet.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { createHash, randomBytes } from 'node:crypto'
@@ -328,5 +328,86 @@ describe('nano changes functions', { concurrency: true, timeout: 60_000 }, () =>
     assert.equal(new Set(batches.map((c) => c.id)).size, 40)
     assert.ok(batches.every((c) => typeof c.doc.i === 'number'))
     assert.ok(last && last !== '0', 'the line of last_seq was not understood')
+  })
+})
+
+describe('nano design document functions', { concurrency: true, timeout: 60_000 }, () => {
+  /** Twelve documents and a design document with a function of every kind. */
+  async function designed (t, query) {
+    const db = await freshDatabase(t, query)
+    await fill(db, 12)
+    await db.insert({
+      views: {
+        third: { map: 'function (doc) { emit(doc.i % 3, doc.i) }', reduce: '_sum' },
+        i: { map: 'function (doc) { if (doc.i !== undefined) emit(doc.i) }' }
+      },
+      lists: { csv: 'function (head, req) { start({ headers: { "Content-Type": "text/csv" } }); var row; while ((row = getRow())) send(row.key + "," + row.id + "\\n") }' },
+      shows: { json: 'function (doc, req) { return { json: { id: doc && doc._id, twice: doc && doc.i * 2, asked: req.query.asked } } }' },
+      updates: { bump: 'function (doc, req) { var body = JSON.parse(req.body); doc[body.field] = body.value; return [doc, toJSON({ done: body.field })] }' }
+    }, '_design/d')
+    return db
+  }
+
+  test('view, viewAsStream: ranges, keys, queries, reduce', async (t) => {
+    const db = await designed(t)
+    const all = await db.view('d', 'i')
+    assert.equal(all.total_rows, 12)
+    assert.deepEqual(all.rows[3], { id: 'n03', key: 3, value: null })
+    const some = await db.view('d', 'i', { startkey: 3, endkey: 5, include_docs: true })
+    assert.deepEqual(some.rows.map((r) => r.doc.i), [3, 4, 5])
+    assert.deepEqual((await db.view('d', 'i', { keys: [7, 99, 2] })).rows.map((r) => r.id), ['n07', 'n02'])
+    assert.deepEqual((await db.view('d', 'i', { start_key: 9, end_key: 3, descending: true, limit: 2, skip: 1 })).rows.map((r) => r.key), [8, 7])
+    assert.deepEqual((await db.view('d', 'third', { group: true })).rows, [{ key: 0, value: 18 }, { key: 1, value: 22 }, { key: 2, value: 26 }])
+    assert.deepEqual((await db.view('d', 'third', { keys: [2, 0], group: true })).rows, [{ key: 2, value: 26 }, { key: 0, value: 18 }])
+    assert.deepEqual((await db.view('d', 'third', { reduce: false, key: 1 })).rows.map((r) => r.value), [1, 4, 7, 10])
+    const several = await db.view('d', 'i', { queries: [{ key: 4 }, { limit: 1, descending: true }] })
+    assert.deepEqual(several.results.map((r) => r.rows.map((row) => row.id)), [['n04'], ['n11']])
+    assert.equal(JSON.parse(await collect(db.viewAsStream('d', 'i', { limit: 2 }))).rows.length, 2)
+    await assert.rejects(db.view('d', 'none'), { statusCode: 404, error: 'not_found' })
+    await assert.rejects(db.view('d', 'i', { group: true }), { statusCode: 400, error: 'query_parse_error' })
+  })
+
+  test('viewWithList, viewWithListAsStream', async (t) => {
+    const db = await designed(t)
+    assert.equal(await db.viewWithList('d', 'i', 'csv', { startkey: 10 }), '10,n10\n11,n11\n')
+    assert.equal((await collect(db.viewWithListAsStream('d', 'i', 'csv', { limit: 1 }))).toString(), '0,n00\n')
+    await assert.rejects(db.viewWithList('d', 'i', 'none'), { statusCode: 404, error: 'not_found' })
+  })
+
+  test('show', async (t) => {
+    const db = await designed(t)
+    assert.deepEqual(await db.show('d', 'json', 'n04', { asked: 'yes' }), { id: 'n04', twice: 8, asked: 'yes' })
+    await assert.rejects(db.show('d', 'none', 'n04'), { statusCode: 404 })
+  })
+
+  test('updateWithHandler, atomic', async (t) => {
+    const db = await designed(t)
+    assert.equal(await db.updateWithHandler('d', 'bump', 'n05', { field: 'colour', value: 'red' }), '{"done":"colour"}')
+    assert.equal((await db.get('n05')).colour, 'red')
+    await db.atomic('d', 'bump', 'n05', { field: 'colour', value: 'blue' })
+    const changed = await db.get('n05')
+    assert.equal(changed.colour, 'blue')
+    assert.match(changed._rev, /^3-/)
+    await assert.rejects(db.atomic('d', 'none', 'n05', {}), { statusCode: 404 })
+  })
+
+  test('partitionedView, partitionedViewAsStream', async (t) => {
+    const db = await freshDatabase(t, '?partitioned=true')
+    await db.bulk({ docs: [{ _id: 'cat:1', n: 1 }, { _id: 'cat:2', n: 2 }, { _id: 'dog:1', n: 3 }] })
+    await db.insert({ views: { n: { map: 'function (doc) { emit(doc.n, doc.n) }', reduce: '_sum' } } }, '_design/d')
+    const cats = await db.partitionedView('cat', 'd', 'n', { reduce: false })
+    assert.deepEqual(cats.rows.map((r) => r.id), ['cat:1', 'cat:2'])
+    assert.deepEqual((await db.partitionedView('cat', 'd', 'n')).rows, [{ key: null, value: 3 }])
+    assert.deepEqual(JSON.parse(await collect(db.partitionedViewAsStream('dog', 'd', 'n', { reduce: false }))).rows.map((r) => r.id), ['dog:1'])
+    await assert.rejects(db.view('d', 'n'), { statusCode: 400, error: 'query_parse_error' })
+  })
+
+  test('a function that cannot be compiled, and one that refuses', async (t) => {
+    const db = await freshDatabase(t)
+    await assert.rejects(db.insert({ views: { v: { map: 'function (doc) { emit( }' } } }, '_design/bad'), { statusCode: 400, error: 'compilation_error' })
+    await db.insert({ validate_doc_update: 'function (doc) { if (doc.bad) throw { forbidden: "no" }; if (doc.who) throw { unauthorized: "who" } }' }, '_design/v')
+    await assert.rejects(db.insert({ bad: 1 }, 'x'), { statusCode: 403, error: 'forbidden', reason: 'no' })
+    await assert.rejects(db.insert({ who: 1 }, 'x'), { statusCode: 401, error: 'unauthorized', reason: 'who' })
+    assert.deepEqual((await db.bulk({ docs: [{ _id: 'a' }, { _id: 'b', bad: 1 }] })).map((r) => r.error ?? r.ok), [true, 'forbidden'])
   })
 })

@@ -250,6 +250,66 @@ describe('PouchDB replication', { concurrency: true, timeout: 300_000 }, () => {
     assert.equal((await local.replicate.from(remote, { selector })).docs_written, 1)
   })
 
+  /** A remote database whose design document filters by number, and 30 documents. */
+  async function filteredRemote (t) {
+    const { db: remote } = remoteDatabase(await createDatabase(t, 'pouch-filter'))
+    await remote.put({
+      _id: '_design/f',
+      filters: { below: 'function (doc, req) { return doc.number < Number(req.query.bound) }' },
+      views: { tens: { map: 'function (doc) { if (doc.number % 10 === 0) emit(doc.number) }' } }
+    })
+    await remote.bulkDocs(Array.from({ length: 30 }, (_, i) => makeDocument(idOf(i), i, 'remote')))
+    return remote
+  }
+
+  const documentIds = async (db) => (await db.allDocs()).rows.map((r) => r.id).filter((id) => !id.startsWith('_design/'))
+
+  /** Resolves when a live replication has brought a document. */
+  const brought = (replication, id) => within(60_000, `arrival of ${id}`, new Promise((resolve, reject) => {
+    replication.on('error', reject)
+    replication.on('denied', reject)
+    replication.on('change', (info) => { if (info.docs.some((d) => d._id === id)) resolve() })
+  }))
+
+  test('pulls live through a filter function with parameters', async (t) => {
+    const local = localDatabase(t)
+    const remote = await filteredRemote(t)
+    const pull = local.replicate.from(remote, { live: true, retry: false, filter: 'f/below', query_params: { bound: 5 } })
+    t.after(() => pull.cancel())
+    await brought(pull, idOf(4))
+    const later = brought(pull, 'later')
+    await remote.bulkDocs([{ _id: 'not', number: 7 }, { _id: 'later', number: 1 }])
+    await later
+    assert.deepEqual(await documentIds(local), [0, 1, 2, 3, 4].map(idOf).concat('later'))
+  })
+
+  test('pulls live through a view', async (t) => {
+    const local = localDatabase(t)
+    const remote = await filteredRemote(t)
+    const pull = local.replicate.from(remote, { live: true, retry: false, filter: '_view', view: 'f/tens' })
+    t.after(() => pull.cancel())
+    await brought(pull, idOf(20))
+    const later = brought(pull, 'later')
+    await remote.bulkDocs([{ _id: 'not', number: 31 }, { _id: 'later', number: 40 }])
+    await later
+    assert.deepEqual(await documentIds(local), [0, 10, 20].map(idOf).concat('later'))
+  })
+
+  test('what a validation function refuses is told as denied, and the rest arrives', async (t) => {
+    const local = localDatabase(t)
+    const { db: remote } = remoteDatabase(await createDatabase(t, 'pouch-denied'))
+    await remote.put({ _id: '_design/v', validate_doc_update: 'function (doc) { if (doc.bad) throw { forbidden: "bad" } }' })
+    await local.bulkDocs([{ _id: 'a' }, { _id: 'b', bad: true }, { _id: 'c' }])
+    const denied = []
+    const push = local.replicate.to(remote)
+    push.on('denied', (e) => denied.push(e))
+    const result = await push
+    assert.equal(result.docs_written, 2)
+    assert.equal(result.doc_write_failures, 1)
+    assert.deepEqual(denied.map((e) => [e.id, e.name, e.reason]), [['b', 'forbidden', 'bad']])
+    assert.deepEqual(await documentIds(remote), ['a', 'c'])
+  })
+
   test('resumes a pull after an interruption without reading the start again', async (t) => {
     const local = localDatabase(t)
     const { db: remote, requests } = remoteDatabase(await createDatabase(t, 'pouch-resume'))

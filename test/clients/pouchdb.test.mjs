@@ -235,3 +235,87 @@ describe('PouchDB http adapter', { concurrency: true, timeout: 120_000 }, () => 
     assert.equal(seen.at(-1).doc._id, 'last')
   })
 })
+
+describe('PouchDB views of the server', { concurrency: true, timeout: 120_000 }, () => {
+  const ddoc = {
+    _id: '_design/shop',
+    views: {
+      price: { map: 'function (doc) { if (doc.price !== undefined) emit([doc.kind, doc.price], doc.price) }', reduce: '_sum' },
+      kind: { map: 'function (doc) { emit(doc.kind) }', reduce: '_count' },
+      script: { map: 'function (doc) { emit(doc.kind, doc.price) }', reduce: 'function (keys, values, rereduce) { return sum(values) }' },
+      linked: { map: 'function (doc) { if (doc.next) emit(doc._id, { _id: doc.next }) }' }
+    }
+  }
+
+  async function shop (t) {
+    const db = open(await createDatabase(t, 'pouch-view'))
+    await db.bulkDocs([ddoc, ...Array.from({ length: 12 }, (_, i) => ({ _id: `p${String(i).padStart(2, '0')}`, kind: ['cup', 'jug', 'pot'][i % 3], price: i, next: i === 3 ? 'p07' : undefined }))])
+    return db
+  }
+
+  test('query: ranges, keys, descending, skip and limit', async (t) => {
+    const db = await shop(t)
+    const all = await db.query('shop/kind', { reduce: false })
+    assert.equal(all.total_rows, 12)
+    assert.equal(all.offset, 0)
+    assert.deepEqual(all.rows[0], { id: 'p00', key: 'cup', value: null })
+    assert.deepEqual((await db.query('shop/kind', { reduce: false, key: 'jug' })).rows.map((r) => r.id), ['p01', 'p04', 'p07', 'p10'])
+    assert.deepEqual((await db.query('shop/kind', { reduce: false, keys: ['pot', 'none', 'cup'] })).rows.map((r) => r.id),
+      ['p02', 'p05', 'p08', 'p11', 'p00', 'p03', 'p06', 'p09'])
+    const range = await db.query('shop/price', { reduce: false, startkey: ['jug', 4], endkey: ['jug', {}], inclusive_end: false })
+    assert.deepEqual(range.rows.map((r) => r.value), [4, 7, 10])
+    assert.equal(range.offset, 5)
+    const back = await db.query('shop/price', { reduce: false, startkey: ['jug', {}], endkey: ['jug'], descending: true, skip: 1, limit: 2 })
+    assert.deepEqual(back.rows.map((r) => r.value), [7, 4])
+  })
+
+  test('query: reduce, group, group_level, groups of keys', async (t) => {
+    const db = await shop(t)
+    assert.deepEqual((await db.query('shop/price')).rows, [{ key: null, value: 66 }])
+    assert.deepEqual((await db.query('shop/kind', { group: true })).rows, ['cup', 'jug', 'pot'].map((key) => ({ key, value: 4 })))
+    assert.deepEqual((await db.query('shop/price', { group_level: 1 })).rows, [{ key: ['cup'], value: 18 }, { key: ['jug'], value: 22 }, { key: ['pot'], value: 26 }])
+    assert.deepEqual((await db.query('shop/script', { group: true, keys: ['pot', 'cup'] })).rows, [{ key: 'pot', value: 26 }, { key: 'cup', value: 18 }])
+    await assert.rejects(db.query('shop/kind', { include_docs: true }), { status: 400, name: 'query_parse_error' })
+    await assert.rejects(db.query('shop/nothing'), { status: 404, name: 'not_found' })
+  })
+
+  test('query: include_docs, linked documents, update_seq', async (t) => {
+    const db = await shop(t)
+    const withDocs = await db.query('shop/kind', { reduce: false, key: 'pot', include_docs: true, limit: 1 })
+    assert.equal(withDocs.rows[0].doc.price, 2)
+    const linked = await db.query('shop/linked', { include_docs: true })
+    assert.deepEqual(linked.rows.map((r) => [r.id, r.value._id, r.doc._id]), [['p03', 'p07', 'p07']])
+    assert.ok((await db.query('shop/kind', { reduce: false, limit: 1, update_seq: true })).update_seq)
+  })
+
+  test('query: stale answers with what there is, a plain one with what was written', async (t) => {
+    const db = open(await createDatabase(t, 'pouch-stale'))
+    await db.put({ _id: '_design/s', autoupdate: false, views: { v: { map: 'function (doc) { emit(doc._id) }' } } })
+    await db.put({ _id: 'one' })
+    assert.deepEqual((await db.query('s/v', { stale: 'ok' })).rows, [])
+    assert.deepEqual((await db.query('s/v')).rows.map((r) => r.id), ['one'])
+    await db.put({ _id: 'two' })
+    assert.deepEqual((await db.query('s/v', { stale: 'ok' })).rows.map((r) => r.id), ['one'])
+    assert.deepEqual((await db.query('s/v', { stale: 'update_after' })).rows.map((r) => r.id), ['one'])
+    assert.deepEqual((await db.query('s/v')).rows.map((r) => r.id), ['one', 'two'])
+  })
+
+  test('changes through a filter function and through a view', async (t) => {
+    const db = await shop(t)
+    await db.put({ _id: '_design/f', filters: { dear: 'function (doc, req) { return doc.price >= Number(req.query.least) }' } })
+    const filtered = await db.changes({ filter: 'f/dear', query_params: { least: 10 }, include_docs: true })
+    assert.deepEqual(filtered.results.map((r) => r.id).sort(), ['p10', 'p11'])
+    const viewed = await db.changes({ filter: '_view', view: 'shop/linked' })
+    assert.deepEqual(viewed.results.map((r) => r.id), ['p03'])
+  })
+
+  test('a validation function refuses writes one by one', async (t) => {
+    const db = open(await createDatabase(t, 'pouch-validate'))
+    await db.put({ _id: '_design/v', validate_doc_update: 'function (doc) { if (doc.bad) throw { forbidden: "bad " + doc._id } }' })
+    await assert.rejects(db.put({ _id: 'x', bad: true }), { status: 403, name: 'forbidden', reason: 'bad x' })
+    const results = await db.bulkDocs([{ _id: 'a' }, { _id: 'b', bad: true }])
+    assert.equal(results[0].ok, true)
+    assert.equal(results[1].name, 'forbidden')
+    await assert.rejects(db.get('b'), { status: 404 })
+  })
+})
