@@ -101,10 +101,10 @@ func (c *Coordinator) fanOut(ctx context.Context, indexes []int, do func(ctx con
 	errs := make([]error, len(indexes))
 	done := make(chan struct{}, len(indexes))
 	for n, i := range indexes[:len(indexes)-1] {
-		go func() {
+		theCrew.run(func() {
 			defer func() { done <- struct{}{} }()
 			errs[n] = Guard(func() error { return do(ctx, i) })
-		}()
+		})
 	}
 	last := len(indexes) - 1
 	errs[last] = Guard(func() error { return do(ctx, indexes[last]) })
