@@ -35,12 +35,14 @@ type meta struct {
 	root    node   // stored here and not among the nodes
 }
 
-// emptyRoot is the root of an index without rows.
-var emptyRoot = node{text: appendEntries(nil, []*entry{{}}), at: []entryAt{{}}}
+// emptyRoot is the root of an index without rows, as it is stored.
+var emptyRoot = appendEntries(nil, []*entry{{}})
 
 // emptyMeta is the state of an index without rows.
 func emptyMeta(seed uint64) *meta {
-	return &meta{seed: seed, first: firstBits, bits: levelBits, height: lowestRoot, root: emptyRoot}
+	m := &meta{seed: seed, first: firstBits, bits: levelBits, height: lowestRoot}
+	_ = m.root.parse(emptyRoot) // cannot fail
+	return m
 }
 
 // append appends the stored form.
@@ -89,8 +91,7 @@ func (m *meta) parse(b []byte) error {
 	m.seq, m.version = uint64(seq), uint64(version)
 	m.height, m.total = lowestRoot, nil
 	if m.building {
-		m.root = emptyRoot
-		return nil
+		return m.root.parse(emptyRoot)
 	}
 	if len(b) == 0 || b[0] < lowestRoot || b[0] > maxLevel+1 {
 		return corrupt("row of counters")
