@@ -15,6 +15,9 @@ const usage = `Divan is a document database service.
 
 Usage:
   divan serve [flags]      serve a data directory; --help lists the flags
+  divan admin add NAME     add a server administrator, or set the password of one
+  divan admin remove NAME  remove a server administrator
+  divan admin list         list the server administrators; admin --help has more
   divan bench URL [flags]  measure a running server; --help lists the flags
   divan version            print the version
   divan help               print this
@@ -34,6 +37,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return server.Run(args[1:], stdout, stderr)
 	case "js-worker": // started by the server itself
 		return jsvm.WorkerMain(args[1:], os.Stdin, stdout, stderr)
+	case "admin":
+		err = server.ManageAdmins(args[1:], os.Stdin, stdout, stderr)
 	case "bench":
 		err = bench.Main(args[1:], stdout)
 	case "version", "--version":

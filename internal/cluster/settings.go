@@ -54,14 +54,11 @@ func (l *Local) Setting(name string) ([]byte, bool) {
 
 // SetSetting keeps a server setting; nil removes it.
 func (l *Local) SetSetting(ctx context.Context, name string, value []byte) error {
-	key := metaKey(metaSetting + name)
-	b := l.store.NewBatch()
 	if value != nil {
 		value = append([]byte{}, value...)
-		b.Set(key, value)
-	} else {
-		b.Delete(key)
 	}
+	b := l.store.NewBatch()
+	setSetting(b, name, value)
 	l.log.Lock()
 	return l.commit(ctx, b, nil, func() {
 		if value == nil {

@@ -23,7 +23,13 @@ import (
 const adminSetting = "admins"
 
 // adminStore keeps the administrators in the registry.
-type adminStore struct{ registry cluster.Registry }
+type adminStore struct{ registry settings }
+
+// settings are those of a registry, or of a store that no server has open.
+type settings interface {
+	Setting(name string) ([]byte, bool)
+	SetSetting(ctx context.Context, name string, value []byte) error
+}
 
 // storedAdmin is the form on disk. Divan alone writes it.
 type storedAdmin struct {
@@ -89,7 +95,10 @@ func (s adminStore) read() ([]storedAdmin, error) {
 
 // authenticator gives httpapi what auth knows. The two packages do not know each
 // other.
-type authenticator struct{ service *auth.Service }
+type authenticator struct {
+	service  *auth.Service
+	registry cluster.Registry
+}
 
 // Authenticate implements httpapi.Authenticator.
 func (a authenticator) Authenticate(r *http.Request) (httpapi.Principal, error) {
@@ -110,6 +119,26 @@ func (a authenticator) SessionLife() time.Duration { return a.service.SessionLif
 func (a authenticator) Known(ctx context.Context, name string) bool {
 	return a.service.Known(ctx, name)
 }
+
+// NewKey implements httpapi.Authenticator.
+func (a authenticator) NewKey(ctx context.Context) (name, password string, err error) {
+	name, password, hash := auth.NewAPIKey()
+	if err := a.registry.SetSetting(ctx, keySetting+name, []byte(hash)); err != nil {
+		return "", "", fmt.Errorf("keep an API key: %w", err)
+	}
+	return name, password, nil
+}
+
+// AdminNames implements httpapi.Administrators.
+func (a authenticator) AdminNames() []string { return a.service.AdminNames() }
+
+// SetAdmin implements httpapi.Administrators.
+func (a authenticator) SetAdmin(name, password string) error {
+	return a.service.SetAdmin(name, password)
+}
+
+// RemoveAdmin implements httpapi.Administrators.
+func (a authenticator) RemoveAdmin(name string) error { return a.service.RemoveAdmin(name) }
 
 // UserSecrets implements httpapi.Authenticator.
 func (a authenticator) UserSecrets(ctx context.Context, password string) ([]byte, error) {

@@ -153,6 +153,8 @@ func Start(ctx context.Context, cfg config.Config, o Options) (s *Server, err er
 	return s, nil
 }
 
+var errInUse = errors.New("is in use by another process")
+
 // openStore opens the store of documents.
 func (s *Server) openStore(o Options) (*kv.Store, error) {
 	store, err := kv.Open(filepath.Join(s.cfg.Data, "store"), kv.Options{
@@ -166,7 +168,7 @@ func (s *Server) openStore(o Options) (*kv.Store, error) {
 	})
 	if err != nil {
 		if model.KindOf(err) == model.KindUnavailable {
-			return nil, fmt.Errorf("the data directory %s is in use by another process", s.cfg.Data)
+			return nil, fmt.Errorf("the data directory %s %w", s.cfg.Data, errInUse)
 		}
 		return nil, err
 	}
@@ -255,7 +257,7 @@ func (s *Server) api(registry cluster.Registry, nodes coordinator.Nodes, users *
 		Changes:     feeds,
 		Designs:     known,
 		JS:          scripts,
-		Auth:        authenticator{users},
+		Auth:        authenticator{users, registry},
 		Log:         s.log,
 		Limits: httpapi.Limits{
 			MaxURL:        s.cfg.MaxURL,
