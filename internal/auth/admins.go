@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/divandb/divan/internal/model"
 )
@@ -15,6 +17,9 @@ type Admin struct {
 	Name string
 	Hash string // as HashPassword makes it
 }
+
+// maxAdminName bounds the name of an administrator, in bytes.
+const maxAdminName = 255
 
 // Store keeps the administrators.
 type Store interface {
@@ -71,6 +76,9 @@ func (s *Service) AdminNames() []string { return slices.Sorted(maps.Keys(*s.admi
 func (s *Service) SetAdmin(name, password string) error {
 	if name == "" || password == "" || strings.Contains(name, ":") {
 		return model.BadRequest("An administrator has a name without a colon and a password.")
+	}
+	if len(name) > maxAdminName || len(password) > maxPassword || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return model.BadRequest(fmt.Sprintf("An administrator has a name of at most %d bytes of text and a password of at most %d bytes.", maxAdminName, maxPassword))
 	}
 	s.change.Lock()
 	defer s.change.Unlock()

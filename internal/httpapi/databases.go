@@ -26,11 +26,11 @@ func (rq *request) location(segments ...string) {
 	if p := rq.r.Header.Get("X-Forwarded-Proto"); p == "http" || p == "https" {
 		scheme = p + "://"
 	}
-	loc := scheme + host
+	path := ""
 	for _, s := range segments {
-		loc += "/" + escapeSegment(s)
+		path += "/" + escapeSegment(s)
 	}
-	rq.w.Header().Set("Location", loc)
+	rq.w.Header().Set("Location", scheme+host+rq.outside(path))
 }
 
 var okBody = []byte(`{"ok":true}`)

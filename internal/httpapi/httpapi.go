@@ -9,6 +9,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/divandb/divan/internal/auth"
@@ -74,6 +75,19 @@ type Authenticator interface {
 	UserSecrets(ctx context.Context, password string) ([]byte, error)
 	// Known tells whether somebody has this name.
 	Known(ctx context.Context, name string) bool
+	// NewKey makes and stores an API key.
+	NewKey(ctx context.Context) (name, password string, err error)
+	Administrators
+}
+
+// Administrators manages the administrators of the server.
+type Administrators interface {
+	// AdminNames gives their names in order.
+	AdminNames() []string
+	// SetAdmin adds one, or gives one a new password.
+	SetAdmin(name, password string) error
+	// RemoveAdmin removes one; an error of kind Forbidden if it is the last one.
+	RemoveAdmin(name string) error
 }
 
 // Principal is who asks. The zero value is anonymous.
@@ -135,6 +149,10 @@ type API struct {
 	serverHeader []string // the value of Server, the same in all answers
 	bodyPatience time.Duration
 
+	cors    setting[corsConfig]
+	hosts   setting[virtualHosts]
+	hostsMu sync.Mutex // held while the virtual hosts are changed
+
 	limiter  *auth.Limiter // nil: no limits
 	refusals *auth.Limiter // of lines in the log
 }
@@ -157,6 +175,9 @@ func New(o Options) *API {
 
 		serverHeader: []string{"Divan/" + o.Version},
 		bodyPatience: bodyPatience,
+
+		cors:  setting[corsConfig]{name: corsSetting, read: readCORS},
+		hosts: setting[virtualHosts]{name: hostsSetting, read: readHosts},
 
 		limiter:  auth.NewLimiter(o.Rates, nil),
 		refusals: newRefusalLimiter(),

@@ -223,7 +223,7 @@ func fill(shape, db, own string) string {
 		shape = strings.ReplaceAll(shape, name, value)
 	}
 	return strings.NewReplacer("{db}", db, "{doc}", own, "{doc...}", own, "{ddoc}", "d", "{view}", "v", "{first}", "v",
-		"{local}", own, "{partition}", "p", "{att...}", "att.txt").Replace(shape)
+		"{local}", own, "{partition}", "p", "{node}", "_local", "{name}", "m-other", "{att...}", "att.txt").Replace(shape)
 }
 
 // matrixDesign is a design document with one of each function.
@@ -235,6 +235,8 @@ const matrixDesign = `"views":{"v":{"map":"function(d) { emit(d._id, 1); }"}},"s
 var matrixBodies = map[string]string{
 	"/_session":                                          `{"name":"m-none","password":"m-none-pw"}`,
 	"/_dbs_info":                                         `{"keys":[]}`,
+	"/_api/v2/user/virtual_hosts":                        `{"host":"m.example"}`,
+	"/_node/{node}/_config/admins/{name}":                `"m-other-pw"`,
 	"/{db}/_all_docs/queries":                            `{"queries":[{}]}`,
 	"/{db}/_design_docs/queries":                         `{"queries":[{}]}`,
 	"/{db}/_local_docs/queries":                          `{"queries":[{}]}`,

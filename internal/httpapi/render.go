@@ -211,6 +211,8 @@ var ownHeaders = map[string]bool{
 	"Content-Length": true, "Transfer-Encoding": true, "Connection": true, "Content-Encoding": true, "Trailer": true,
 	"Content-Security-Policy": true, "X-Content-Type-Options": true, "Server": true, "X-Couch-Request-Id": true,
 	"Www-Authenticate": true, "Upgrade": true, "Keep-Alive": true,
+	// These say something of the whole server.
+	"Strict-Transport-Security": true, "Clear-Site-Data": true, "Service-Worker-Allowed": true, "Alt-Svc": true,
 }
 
 // renderedHead sets the headers of an answer that a function made and gives its
@@ -234,7 +236,7 @@ func (rq *request) renderedHead(answer []byte, status int, contentType string) (
 			key := http.CanonicalHeaderKey(string(name))
 			// A design document may not log its readers in as somebody else. Browsers are
 			// lenient about how a cookie is written, so it may not even name that one.
-			if ownHeaders[key] || key == "Set-Cookie" && strings.Contains(text, sessionCookie) {
+			if ownHeaders[key] || strings.HasPrefix(key, "Access-Control-") || key == "Set-Cookie" && strings.Contains(text, sessionCookie) {
 				continue
 			}
 			h.Set(key, text)

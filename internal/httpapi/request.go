@@ -25,6 +25,9 @@ type request struct {
 
 	rewrites int // how often rules have sent it on
 
+	outer    string // the path that was asked for, where a virtual host put it under hostPath
+	hostPath string
+
 	query    url.Values
 	queryErr error
 

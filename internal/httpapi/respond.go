@@ -39,6 +39,7 @@ func (rq *request) jsonHeaders() {
 	if h["Cache-Control"] == nil {
 		h["Cache-Control"] = headerMustRevalidate
 	}
+	h["X-Frame-Options"] = noFrames
 }
 
 // carriesBytes tells whether the request brings something else than JSON: an

@@ -24,6 +24,7 @@ const sendPiece = 4 << 20
 type statusWriter struct {
 	http.ResponseWriter
 	incoming *patientBody
+	cors     corsGrant
 	status   int
 	until    time.Time // the deadline on the connection; zero if there is none
 }
@@ -32,7 +33,9 @@ type statusWriter struct {
 func (w *statusWriter) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status = status
-		w.Header()[bodyTime] = w.incoming.header()
+		h := w.Header()
+		h[bodyTime] = w.incoming.header()
+		w.cors.put(h)
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -40,7 +43,7 @@ func (w *statusWriter) WriteHeader(status int) {
 // Write implements http.ResponseWriter.
 func (w *statusWriter) Write(p []byte) (int, error) {
 	if w.status == 0 {
-		w.status = http.StatusOK
+		w.WriteHeader(http.StatusOK)
 	}
 	if len(p) >= patientFrom {
 		w.extend()
@@ -52,7 +55,7 @@ func (w *statusWriter) Write(p []byte) (int, error) {
 // Without it io.Copy would see only Write and carry every byte through here.
 func (w *statusWriter) ReadFrom(src io.Reader) (n int64, err error) {
 	if w.status == 0 {
-		w.status = http.StatusOK
+		w.WriteHeader(http.StatusOK)
 	}
 	rf, ok := w.ResponseWriter.(io.ReaderFrom)
 	limited, isLimited := src.(*io.LimitedReader)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/divandb/divan/internal/cluster"
 	"github.com/divandb/divan/internal/model"
 )
 
@@ -60,7 +61,7 @@ func TestPublicRoutes(t *testing.T) {
 			open = append(open, r.methods+" "+r.shape)
 		}
 	}
-	if got := strings.Join(open, ", "); got != "GET /, GET /_up, POST /_session" {
+	if got := strings.Join(open, ", "); got != "GET /, GET /_up, POST /_session, GET /_session, DELETE /_session" {
 		t.Errorf("public: %s", got)
 	}
 }
@@ -127,12 +128,25 @@ func (everybodyIsAdmin) SessionLife() time.Duration { return time.Minute }
 
 func (everybodyIsAdmin) Known(context.Context, string) bool { return true }
 
+func (everybodyIsAdmin) NewKey(context.Context) (string, string, error) { return "", "", nil }
+
+func (everybodyIsAdmin) AdminNames() []string { return []string{"admin"} }
+
+func (everybodyIsAdmin) SetAdmin(string, string) error { return nil }
+
+func (everybodyIsAdmin) RemoveAdmin(string) error { return nil }
+
+// noSettings is a registry of which nothing is asked but settings.
+type noSettings struct{ cluster.Registry }
+
+func (noSettings) Setting(string) ([]byte, bool) { return nil, false }
+
 func (everybodyIsAdmin) UserSecrets(context.Context, string) ([]byte, error) { return nil, nil }
 
 // A panic in a handler is a 500 with a reference, and the next request is served.
 func TestPanicIsAnswered(t *testing.T) {
 	var log bytes.Buffer
-	a := New(Options{Auth: everybodyIsAdmin{}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	a := New(Options{Registry: noSettings{}, Auth: everybodyIsAdmin{}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	a.routes = buildRoutes([]route{
 		{"GET", "/boom", public, func(*API, *request) error { panic("boom") }},
 		{"GET", "/ok", public, func(_ *API, rq *request) error { rq.json(200, []byte(`{}`)); return nil }},

@@ -20,6 +20,20 @@ func routeTable() []route {
 		{"POST", "/_restart", serverAdmin, unsupported("A restart is the operator's: stop the process and start it again; nothing is lost by it.")},
 		{"GET", "/_stats", serverAdmin, unsupported("Cluster-wide statistics are not offered.")},
 
+		// The account: keys, what browsers may do, hosts, administrators.
+		{"POST", "/_api/v2/api_keys", serverAdmin, postAPIKey},
+		{"GET", "/_api/v2/user/config/cors", serverAdmin, getCORS},
+		{"PUT", "/_api/v2/user/config/cors", serverAdmin, putCORS},
+		{"GET", "/_api/v2/user/virtual_hosts", serverAdmin, getVirtualHosts},
+		{"POST", "/_api/v2/user/virtual_hosts", serverAdmin, postVirtualHost},
+		{"DELETE", "/_api/v2/user/virtual_hosts", serverAdmin, deleteVirtualHost},
+		{"GET", "/_api/v2/db/{db}/_security", dbSecurity, getSecurity},
+		{"PUT", "/_api/v2/db/{db}/_security", dbAdmin, putSecurity},
+		{"GET", "/_node/{node}/_config/admins", serverAdmin, getAdmins},
+		{"GET", "/_node/{node}/_config/admins/{name}", serverAdmin, getAdmin},
+		{"PUT", "/_node/{node}/_config/admins/{name}", serverAdmin, putAdmin},
+		{"DELETE", "/_node/{node}/_config/admins/{name}", serverAdmin, deleteAdmin},
+
 		// A database.
 		{"GET", "/{db}", dbInfo, getDatabase},
 		{"PUT", "/{db}", serverAdmin, putDatabase},

@@ -39,10 +39,12 @@ func (a *API) scriptRequest(rq *request, db *cluster.Database, id string, body [
 	b = rawjson.AppendString(b, a.uuids.next())
 	b = append(b, `,"method":`...)
 	b = rawjson.AppendString(b, strings.ToValidUTF8(rq.method, ""))
-	path := rq.r.URL.EscapedPath()
-	for _, name := range []string{`,"requested_path":`, `,"path":`} {
-		b = appendSegments(append(b, name...), path)
+	path, requested := rq.r.URL.EscapedPath(), rq.outer
+	if requested == "" {
+		requested = path
 	}
+	b = appendSegments(append(b, `,"requested_path":`...), requested)
+	b = appendSegments(append(b, `,"path":`...), path)
 	b = append(b, `,"raw_path":`...)
 	b = rawjson.AppendString(b, strings.ToValidUTF8(rq.r.URL.RequestURI(), "\uFFFD"))
 	b = append(b, `,"query":{`...)

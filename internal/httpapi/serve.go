@@ -28,6 +28,10 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h["X-Couch-Request-Id"] = rq.values[0:1:1]
 	h["Server"] = a.serverHeader
 	h["X-Content-Type-Options"] = nosniff
+	h["Referrer-Policy"] = noReferrer
+	if r.TLS != nil {
+		strictTransport(h, r)
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			if p == http.ErrAbortHandler {
@@ -38,12 +42,28 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		rq.w.done()
 		rq.logDone(start)
 	}()
-	if err := a.serve(rq); err != nil {
+	if err := a.admit(rq); err != nil {
 		rq.fail(err)
 	}
 }
 
-var nosniff = []string{"nosniff"}
+// admit looks at what browsers and virtual hosts bring along, once, and sends the
+// request on its way.
+func (a *API) admit(rq *request) error {
+	cors := a.cors.get(a.Registry, a.Log)
+	rq.writer.cors = cors.grant(rq.r)
+	if rq.writer.cors.isPreflight(rq.r) {
+		rq.preflight()
+		return nil
+	}
+	if err := checkSite(rq.r, &cors); err != nil {
+		return err
+	}
+	if err := a.underHost(rq); err != nil {
+		return err
+	}
+	return a.serve(rq)
+}
 
 func (a *API) serve(rq *request) error {
 	r := rq.r
@@ -60,7 +80,7 @@ func (a *API) serve(rq *request) error {
 
 	segs, ok := splitPath(r.URL.EscapedPath(), rq.segArr[:0])
 	if !ok {
-		return model.BadRequest("The path holds a percent sign that two hex digits do not follow.")
+		return errBadPath
 	}
 	who, authErr := a.Auth.Authenticate(r)
 	rq.who = who
@@ -116,7 +136,7 @@ func (a *API) serve(rq *request) error {
 
 // redirectDesign sends a reader of _design%2Fname to the proper spelling.
 func (rq *request) redirectDesign(segs []string) error {
-	loc := "/" + escapeSegment(segs[0]) + "/_design/" + escapeSegment(segs[2])
+	loc := rq.outside("/" + escapeSegment(segs[0]) + "/_design/" + escapeSegment(segs[2]))
 	if q := rq.r.URL.RawQuery; q != "" {
 		loc += "?" + q
 	}

@@ -19,8 +19,13 @@ const maxLogin = 64 << 10
 // setSession sends a session cookie; an empty value ends the session.
 func (rq *request) setSession(value string) {
 	life := rq.api.Auth.SessionLife()
+	site := http.SameSiteLaxMode
+	if rq.r.TLS != nil && rq.w.cors.credentials {
+		// A page of a listed origin, perhaps on another site, is to send it again.
+		site = http.SameSiteNoneMode
+	}
 	c := http.Cookie{Name: sessionCookie, Value: value, Path: "/", HttpOnly: true, Secure: rq.r.TLS != nil,
-		SameSite: http.SameSiteLaxMode, MaxAge: int(life.Seconds()), Expires: time.Now().Add(life)}
+		SameSite: site, MaxAge: int(life.Seconds()), Expires: time.Now().Add(life)}
 	if value == "" {
 		c.MaxAge, c.Expires = -1, time.Unix(0, 0)
 	}
