@@ -9,6 +9,12 @@ import (
 // postAPIKey makes an API key. The password is shown this once; the key may do nothing
 // until a security object names it.
 func postAPIKey(a *API, rq *request) error {
+	// It takes no body; one that is sent is at least no form of another site's page.
+	if rq.r.ContentLength != 0 {
+		if err := rq.requireJSON(); err != nil {
+			return err
+		}
+	}
 	name, password, err := a.Auth.NewKey(rq.ctx())
 	if err != nil {
 		return err

@@ -135,7 +135,7 @@ func getCORS(a *API, rq *request) error {
 
 // putCORS replaces the CORS configuration as a whole.
 func putCORS(a *API, rq *request) error {
-	obj, err := rq.readMembers("enable_cors", "allow_credentials", "origins")
+	obj, err := rq.readSetting()
 	if err != nil {
 		return err
 	}
@@ -160,6 +160,9 @@ func putCORS(a *API, rq *request) error {
 // readCORS reads a CORS configuration. Whoever sends one without saying so wants it to
 // count; credentials must be asked for.
 func readCORS(obj []byte) (corsConfig, error) {
+	if err := onlyMembers(obj, "enable_cors", "allow_credentials", "origins"); err != nil {
+		return corsConfig{}, err
+	}
 	c := corsConfig{enabled: true}
 	for _, m := range []struct {
 		name string

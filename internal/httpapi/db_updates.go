@@ -110,7 +110,7 @@ func (u *updatesAnswer) run() error {
 	if u.descending {
 		u.at = u.a.Registry.LastEvent()
 		for ev := range u.a.Registry.Events(since, true, u.events()) {
-			if !u.sees(ev.Name) {
+			if !u.sees(ev) {
 				continue
 			}
 			if err := u.put(ev); err != nil {
@@ -147,7 +147,7 @@ func (u *updatesAnswer) run() error {
 func (u *updatesAnswer) forward() error {
 	for ev := range u.a.Registry.Events(u.at, false, u.events()) {
 		u.at = ev.Seq
-		if !u.sees(ev.Name) {
+		if !u.sees(ev) {
 			u.last = ev.Seq
 			continue
 		}
@@ -170,14 +170,17 @@ func (u *updatesAnswer) events() int64 {
 	return -1
 }
 
-// sees tells whether the caller may see the events of a database: those of one that
-// grants it now. So only administrators of the server see what became of databases
-// that are gone.
-func (u *updatesAnswer) sees(name string) bool {
+// sees tells whether the caller may see an event: one of a database that grants it
+// now. Only administrators of the server see what became of databases that are gone;
+// one that has the name of such a database now does not speak for it.
+func (u *updatesAnswer) sees(ev cluster.Event) bool {
 	if u.rq.who.ServerAdmin {
 		return true
 	}
-	db, err := u.a.Registry.Get(name)
+	if ev.Type == cluster.EventDeleted {
+		return false
+	}
+	db, err := u.a.Registry.Get(ev.Name)
 	return err == nil && u.rq.who.rights(db).Has(auth.DBUpdates)
 }
 

@@ -182,3 +182,23 @@ func TestChangesEndWithTheServer(t *testing.T) {
 	poll.want("],")
 	poll.end(`"last_seq":"T","pending":0}`)
 }
+
+// A database that has the name of a deleted one does not show what became of that one.
+func TestDBUpdatesOfDeleted(t *testing.T) {
+	t.Parallel()
+	s := testserver.Start(t, testserver.Config(asItIs))
+	addUser(t, s, "ann")
+	listener := as{t, s, basic("ann")}
+	s.Do(t, "PUT", "/again", nil).Want(201)
+	s.Do(t, "DELETE", "/again", nil).Want(200)
+	s.Do(t, "PUT", "/again", nil).Want(201)
+	s.Do(t, "PUT", "/again/_security", `{"service":{"ann":["_db_updates"]}}`).Want(200)
+	if got := framed(listener.do("GET", "/_db_updates", nil).Want(200).Body); strings.Contains(got, "deleted") || strings.Count(got, `"created"`) != 1 {
+		t.Errorf("%s", got)
+	}
+	if types, _ := updatesOf(t, s, "/again", ""); strings.Join(types, " ") != "deleted created" {
+		t.Errorf("as administrator: %v", types)
+	}
+	s.Do(t, "DELETE", "/again", nil).Want(200)
+	listener.do("GET", "/_db_updates", nil).Want(403)
+}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"net/netip"
 	"strconv"
 	"strings"
 )
@@ -24,10 +25,9 @@ func normalOrigin(s string) (string, bool) {
 			return "", false
 		}
 	}
-	if !isOriginHost(host) {
+	if host, ok = originHost(host); !ok {
 		return "", false
 	}
-	host = strings.ToLower(host)
 	if port == "" || scheme == "http" && port == "80" || scheme == "https" && port == "443" {
 		return scheme + "://" + host, true
 	}
@@ -48,18 +48,19 @@ func isScheme(s string) bool {
 	return s != ""
 }
 
-// isOriginHost tells whether s is the host of an origin: a name or an address.
-func isOriginHost(s string) bool {
+// originHost gives the host of an origin, a name or an address, in normal form.
+func originHost(s string) (string, bool) {
 	if inner, ok := strings.CutPrefix(s, "["); ok {
 		inner, ok = strings.CutSuffix(inner, "]")
-		return ok && strings.Contains(inner, ":") && strings.Trim(inner, "0123456789abcdefABCDEF:.") == ""
+		addr, err := netip.ParseAddr(inner)
+		return "[" + addr.String() + "]", ok && err == nil && addr.Is6() && addr.Zone() == ""
 	}
 	for i := 0; i < len(s); i++ {
-		if c := s[i]; !isHostByte(c) {
-			return false
+		if !isHostByte(s[i]) {
+			return "", false
 		}
 	}
-	return s != ""
+	return strings.ToLower(s), s != ""
 }
 
 // isHostByte tells whether a host name may hold c. Names in other scripts reach a

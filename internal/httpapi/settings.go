@@ -47,21 +47,22 @@ func (s *setting[T]) get(registry cluster.Registry, log *slog.Logger) (value T) 
 	return value
 }
 
-// readMembers reads the body as an object that has no members but these. One that is
-// spelt wrongly must not pass for one that was left out.
-func (rq *request) readMembers(names ...string) (obj []byte, err error) {
+// readSetting reads the body of a change to a setting.
+func (rq *request) readSetting() ([]byte, error) {
 	raw, release, err := rq.readBody(maxSettingBody)
 	defer release()
 	if err != nil {
 		return nil, err
 	}
-	if obj, err = rawjson.Normalize(nil, raw, rq.api.Limits.MaxDepth); err != nil {
+	obj, err := rawjson.Normalize(nil, raw, rq.api.Limits.MaxDepth)
+	if err != nil {
 		return nil, errInvalidJSON
 	}
-	return obj, onlyMembers(obj, names...)
+	return obj, nil
 }
 
-// onlyMembers refuses what is no object, or has other members than these.
+// onlyMembers refuses what is no object, or has other members than these: one that is
+// spelt wrongly must not pass for one that was left out.
 func onlyMembers(obj []byte, names ...string) error {
 	if rawjson.KindOf(obj) != rawjson.KindObject {
 		return model.BadRequest("The body must be a JSON object.")

@@ -218,11 +218,11 @@ func postVirtualHost(a *API, rq *request) error {
 	if err := rq.requireJSON(); err != nil {
 		return err
 	}
-	obj, err := rq.readMembers("host", "path")
+	obj, err := rq.readSetting()
 	if err != nil {
 		return err
 	}
-	host, err := hostMember(obj)
+	host, err := hostMember(obj, "host", "path")
 	if err != nil {
 		return err
 	}
@@ -257,11 +257,11 @@ func postVirtualHost(a *API, rq *request) error {
 
 // deleteVirtualHost removes one.
 func deleteVirtualHost(a *API, rq *request) error {
-	obj, err := rq.readMembers("host")
+	obj, err := rq.readSetting()
 	if err != nil {
 		return err
 	}
-	host, err := hostMember(obj)
+	host, err := hostMember(obj, "host")
 	if err != nil {
 		return err
 	}
@@ -280,8 +280,11 @@ func deleteVirtualHost(a *API, rq *request) error {
 	return rq.ok(http.StatusOK)
 }
 
-// hostMember reads the host of a body.
-func hostMember(obj []byte) (string, error) {
+// hostMember reads the host of a body that has these members.
+func hostMember(obj []byte, members ...string) (string, error) {
+	if err := onlyMembers(obj, members...); err != nil {
+		return "", err
+	}
 	v, _ := rawjson.Get(obj, "host")
 	if text, ok := rawjson.String(v); ok {
 		if host, ok := normalHost(text); ok {
