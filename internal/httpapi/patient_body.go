@@ -24,6 +24,14 @@ type patientBody struct {
 	failed   error         // what ended it too early
 }
 
+// begin puts a deadline on a body that the handler may never read: net/http reads the
+// rest of it before it answers, and waits as long as it takes.
+func (b *patientBody) begin(now time.Time) {
+	if body := b.rq.r.Body; body != nil && body != http.NoBody {
+		b.deadline(now.Add(2 * b.patience))
+	}
+}
+
 // source is the request body as it comes.
 func (rq *request) source() io.Reader {
 	if rq.r.Body == nil || rq.r.Body == http.NoBody {

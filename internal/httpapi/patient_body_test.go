@@ -14,7 +14,7 @@ import (
 // and neither is one that waits for an answer after it.
 func TestBodyPatience(t *testing.T) {
 	t.Parallel()
-	a := New(Options{Auth: everybodyIsAdmin{}})
+	a := New(Options{Registry: noSettings{}, Auth: everybodyIsAdmin{}})
 	a.bodyPatience = 200 * time.Millisecond // far above the pauses of the slow one, below their sum
 	a.routes = buildRoutes([]route{
 		{"POST", "/read", public, func(_ *API, rq *request) error {
@@ -25,6 +25,7 @@ func TestBodyPatience(t *testing.T) {
 			}
 			return err
 		}},
+		{"POST", "/ignore", public, func(_ *API, rq *request) error { rq.json(200, []byte(`{}`)); return nil }},
 		{"POST", "/wait", public, func(_ *API, rq *request) error {
 			_, release, err := rq.readBody(1 << 20)
 			defer release()
@@ -70,6 +71,9 @@ func TestBodyPatience(t *testing.T) {
 	}
 	if res := ask("/read", 3, 0, false); res.StatusCode != 400 {
 		t.Errorf("a still one: %d", res.StatusCode)
+	}
+	if res := ask("/ignore", 3, 0, false); res.StatusCode != 200 {
+		t.Errorf("a still one whose body nobody reads: %d", res.StatusCode)
 	}
 	res := ask("/read", 10, 30*time.Millisecond, true)
 	if ms := res.Header.Get("X-CouchDB-Body-Time"); res.StatusCode != 200 || ms == "" || ms == "0" {

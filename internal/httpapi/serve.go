@@ -23,6 +23,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rq.w = &rq.writer
 	rq.incoming.rq, rq.incoming.patience = rq, a.bodyPatience
 	rq.writer.incoming = &rq.incoming
+	rq.incoming.begin(start)
 	h := w.Header()
 	rq.values[0] = rq.id
 	h["X-Couch-Request-Id"] = rq.values[0:1:1]
