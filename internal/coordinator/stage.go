@@ -22,7 +22,10 @@ type StageRequest struct {
 	Encoding string
 	// Length is the identity length of bytes that come encoded; <0: find out.
 	Length int64
-	Body   io.Reader
+	// MaxLength bounds that length; 0: it may be any. A few bytes can stand for very
+	// many, which would all be unpacked to count them.
+	MaxLength int64
+	Body      io.Reader
 }
 
 // Stage stores the bytes and gives the edit that names them. Bytes that no write
@@ -37,7 +40,7 @@ func (c *Coordinator) Stage(ctx context.Context, db *cluster.Database, req Stage
 		packed = c.gzips.get(req.Body, c.o.GzipLevel)
 		body, edit.Encoding = packed, "gzip"
 	case req.Encoding != "" && req.Length < 0:
-		plain = countGunzipped(req.Body)
+		plain = countGunzipped(req.Body, req.MaxLength)
 		defer plain.stop()
 		body = plain
 	}
@@ -56,6 +59,9 @@ func (c *Coordinator) Stage(ctx context.Context, db *cluster.Database, req Stage
 		if edit.Length, err = plain.result(); err != nil {
 			return edit, errors.Join(model.BadRequest("The attachment "+req.Name+" is not valid gzip data."), shard.Unstage(ctx, staged.Ticket))
 		}
+		if req.MaxLength > 0 && edit.Length > req.MaxLength {
+			return edit, errors.Join(&model.Error{Kind: model.KindTooLarge, Name: "attachment_too_large", Reason: req.Name}, shard.Unstage(ctx, staged.Ticket))
+		}
 	case req.Encoding != "":
 		edit.Length = req.Length
 	default:
@@ -69,7 +75,8 @@ func (c *Coordinator) Unstage(ctx context.Context, db *cluster.Database, docID, 
 	return c.Explain(db, c.shardOf(db, docID).Unstage(ctx, ticket))
 }
 
-// gunzipCounter passes gzipped bytes through and counts what they unpack to.
+// gunzipCounter passes gzipped bytes through and counts what they unpack to, up to one
+// more than the most that they may.
 type gunzipCounter struct {
 	from  io.Reader
 	pipe  *io.PipeWriter
@@ -78,7 +85,7 @@ type gunzipCounter struct {
 	err   error
 }
 
-func countGunzipped(from io.Reader) *gunzipCounter {
+func countGunzipped(from io.Reader, most int64) *gunzipCounter {
 	r, w := io.Pipe()
 	g := &gunzipCounter{from: from, pipe: w, done: make(chan struct{})}
 	go func() {
@@ -86,7 +93,11 @@ func countGunzipped(from io.Reader) *gunzipCounter {
 		g.err = Guard(func() error {
 			zr, err := gzip.NewReader(r)
 			if err == nil {
-				g.count, err = io.Copy(io.Discard, zr)
+				var unpacked io.Reader = zr
+				if most > 0 {
+					unpacked = io.LimitReader(zr, most+1)
+				}
+				g.count, err = io.Copy(io.Discard, unpacked)
 			}
 			return err
 		})

@@ -98,6 +98,9 @@ func (a *API) answerQueries(rq *request, db *cluster.Database, table shardapi.Ta
 	if rawjson.KindOf(queries) != rawjson.KindArray {
 		return model.BadRequest("`queries` must be an array of objects.")
 	}
+	if err := checkEntries(rawjson.Len(queries)); err != nil {
+		return err
+	}
 	// All questions are understood before the first answer goes out.
 	var parsed []*listQuery
 	for obj := range rawjson.Elements(queries) {

@@ -84,7 +84,7 @@ func (a *API) stageIncoming(rq *request, db *cluster.Database, docID string, in 
 		body.sum = md5.New()
 	}
 	edit, err := a.Coordinator.Stage(rq.ctx(), db, coordinator.StageRequest{
-		DocID: docID, Name: in.name, ContentType: in.contentType, Encoding: in.encoding, Length: -1, Body: body})
+		DocID: docID, Name: in.name, ContentType: in.contentType, Encoding: in.encoding, Length: -1, MaxLength: a.Limits.MaxAttachment, Body: body})
 	if err != nil {
 		if body.err != nil && body.err != io.EOF {
 			return edit, body.err // the true reason, whatever became of it on the way

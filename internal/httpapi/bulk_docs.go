@@ -299,10 +299,14 @@ func (a *API) readRevsDiff(rq *request) (*shardapi.RevsDiffRequest, []shardapi.R
 		return nil, nil, err
 	}
 	req := &shardapi.RevsDiffRequest{IDs: make([]string, 0, n), Revs: make([][]model.Rev, 0, n)}
+	total := 0
 	for id, value := range rawjson.Members(body) {
 		revs, err := parseRevs(value)
 		if err != nil {
 			return nil, nil, err
+		}
+		if total += len(revs); total > maxEntries {
+			return nil, nil, checkEntries(total)
 		}
 		req.IDs = append(req.IDs, string(id))
 		req.Revs = append(req.Revs, revs)
