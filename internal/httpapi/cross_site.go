@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/divandb/divan/internal/model"
@@ -14,12 +15,15 @@ var errCrossSite = &model.Error{Kind: model.KindForbidden, Name: "forbidden",
 // checkSite refuses a POST that a page of another site can have made its reader send.
 // Browsers ask first (see preflight) about all requests but GET, HEAD and the POST of
 // a form, or of nothing, and those they send with the cookies and credentials that the
-// reader has here. Programs that are no browsers send neither of the two headers.
+// reader has here. Programs that are no browsers send none of the three headers.
 func checkSite(r *http.Request, c *corsConfig) error {
 	if r.Method != http.MethodPost || !formLike(r.Header.Get("Content-Type")) {
 		return nil
 	}
 	origin := r.Header.Get("Origin")
+	if origin == "" {
+		origin = originOf(r.Header.Get("Referer"))
+	}
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "same-origin", "none":
 		return nil
@@ -32,6 +36,19 @@ func checkSite(r *http.Request, c *corsConfig) error {
 		return nil
 	}
 	return errCrossSite
+}
+
+// originOf gives the origin of the page that a Referer names: all that old browsers
+// send.
+func originOf(referer string) string {
+	if referer == "" {
+		return ""
+	}
+	u, err := url.Parse(referer)
+	if err != nil || u.Host == "" {
+		return "null"
+	}
+	return u.Scheme + "://" + u.Host
 }
 
 // formLike tells whether a body of this type needs no preflight.
