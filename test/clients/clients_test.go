@@ -28,6 +28,7 @@ var testFiles = []string{
 	"nano.test.mjs",
 	"pouchdb-sync.test.mjs",
 	"pouchdb.test.mjs",
+	"users.test.mjs",
 }
 
 func TestEveryFileRuns(t *testing.T) {
