@@ -5,11 +5,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/divandb/divan/internal/auth"
+	"github.com/divandb/divan/internal/model"
 )
 
 // The class of a request follows from its route.
@@ -97,6 +99,29 @@ func TestBodyPatienceOverHTTP2(t *testing.T) {
 	}
 	if status := <-done; status != 400 {
 		t.Errorf("a still one: %d", status)
+	}
+}
+
+// Whoever is told to come back is told when.
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	a := New(Options{Registry: noSettings{}, Auth: everybodyIsAdmin{}})
+	answer := func(err error) handler { return func(*API, *request) error { return err } }
+	a.routes = buildRoutes([]route{
+		{"GET", "/closed", public, answer(model.ErrClosed)},
+		{"GET", "/many", public, answer(auth.ErrTooMany)},
+		{"GET", "/full", public, answer(model.ErrStorageFull)},
+		{"GET", "/soon", public, func(_ *API, rq *request) error {
+			rq.retryAfter(1001 * time.Millisecond)
+			return auth.ErrTooMany
+		}},
+	})
+	for path, want := range map[string]string{"/closed": "503 5", "/many": "429 60", "/soon": "429 2", "/full": "507 "} {
+		w := httptest.NewRecorder()
+		a.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		if got := strconv.Itoa(w.Code) + " " + w.Header().Get("Retry-After"); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
 	}
 }
 
