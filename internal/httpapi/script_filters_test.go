@@ -145,10 +145,10 @@ func TestChangesByFunctionLive(t *testing.T) {
 	for i := range 6 {
 		s.Do(t, "PUT", fmt.Sprintf("%s/l%d", db, i), fmt.Sprintf(`{"show":"%d"}`, i%2)).Want(201)
 	}
-	for _, want := range []string{"l1", "l3", "l5"} {
-		if got := <-rows; got != want {
-			t.Fatalf("%s, want %s", got, want)
-		}
+	// Documents of two ranges come in any order.
+	got := []string{<-rows, <-rows, <-rows}
+	if slices.Sort(got); strings.Join(got, " ") != "l1 l3 l5" {
+		t.Fatalf("%v", got)
 	}
 }
 
