@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -84,6 +85,8 @@ type Server struct {
 	certificate  *certificate // nil: no TLS
 	compactEvery time.Duration
 
+	// ended keeps OnFatal to one call.
+	ended sync.Once
 	// closers undo the start, last first.
 	closers []func() error
 }
@@ -176,12 +179,13 @@ func (s *Server) openStore(o Options) (*kv.Store, error) {
 	return store, nil
 }
 
-// fatal gives what a store calls when it failed for good.
+// fatal gives what a store calls when it failed for good. A broken disk breaks both
+// stores; the process ends once.
 func (s *Server) fatal(o Options, words string) func(error) {
 	return func(err error) {
 		s.log.Error(words, "error", err)
 		if o.OnFatal != nil {
-			o.OnFatal(err)
+			s.ended.Do(func() { o.OnFatal(err) })
 		}
 	}
 }
