@@ -14,8 +14,8 @@ var (
 	errWhoServer = &model.Error{Kind: model.KindUnauthorized, Name: "unauthorized", Reason: "You are not a server admin."}
 	errNot       = &model.Error{Kind: model.KindForbidden, Name: "forbidden", Reason: "You are not allowed to access this db."}
 	errNotServer = &model.Error{Kind: model.KindForbidden, Name: "forbidden", Reason: "You are not a server admin."}
-	errNotDesign = &model.Error{Kind: model.KindForbidden, Name: "forbidden", Reason: "You are not a db or server admin."}
-	errWhoDesign = &model.Error{Kind: model.KindUnauthorized, Name: "unauthorized", Reason: "You are not a db or server admin."}
+	errNotAdmin  = &model.Error{Kind: model.KindForbidden, Name: "forbidden", Reason: "You are not a db or server admin."}
+	errWhoAdmin  = &model.Error{Kind: model.KindUnauthorized, Name: "unauthorized", Reason: "You are not a db or server admin."}
 )
 
 // refusal chooses the answer by whether the caller is known.
@@ -71,6 +71,9 @@ func (a *API) allow(rq *request, authErr error, need right) error {
 		if have.Has(set) {
 			return rq.allowReplicator(db, have, need)
 		}
+	}
+	if need == dbAdmin {
+		return who.refusal(errWhoAdmin, errNotAdmin)
 	}
 	return who.refusal(errWho, errNot)
 }

@@ -52,7 +52,7 @@ func (a *API) checkUser(rq *request, db *cluster.Database, e *model.Edit) (*mode
 	admin := rq.who.rights(db).Has(auth.DBAdmin)
 	if strings.HasPrefix(e.ID, "_design/") {
 		if !admin {
-			return errNotDesign, nil
+			return errNotAdmin, nil
 		}
 		return nil, nil
 	}

@@ -67,8 +67,8 @@ func (a *API) editCheck(rq *request, db *cluster.Database) func(*model.Edit) (*m
 			return nil, nil
 		}
 		if rq.who.Name == "" {
-			return errWhoDesign, nil
+			return errWhoAdmin, nil
 		}
-		return errNotDesign, nil
+		return errNotAdmin, nil
 	}
 }

@@ -120,7 +120,7 @@ func (p *Process) run(data string, args []string, env string) {
 	addr := make(chan string, 1)
 	p.out.Go(func() {
 		for lines := bufio.NewScanner(io.TeeReader(stdout, p.Stdout)); lines.Scan(); {
-			if a, ok := strings.CutPrefix(lines.Text(), "listening on http://"); ok {
+			if a, ok := strings.CutPrefix(lines.Text(), "listening on "); ok {
 				addr <- a
 			}
 		}
@@ -131,7 +131,9 @@ func (p *Process) run(data string, args []string, env string) {
 		if !ok {
 			p.t.Fatalf("the server ended with status %d before it listened: %s", p.wait(), p.Stderr)
 		}
-		p.Server = newServer(a, AdminName, AdminPassword)
+		scheme, host, _ := strings.Cut(a, "://")
+		p.Server = newServer(host, AdminName, AdminPassword)
+		p.URL = scheme + strings.TrimPrefix(p.URL, "http")
 		p.Server.Data, p.Server.log = data, p.Stderr
 	case <-time.After(startTimeout):
 		p.t.Fatalf("the server does not listen after %s: %s", startTimeout, p.Stderr)
