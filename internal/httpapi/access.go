@@ -78,10 +78,15 @@ func (a *API) allow(rq *request, authErr error, need right) error {
 	return who.refusal(errWho, errNot)
 }
 
-// allowReplicator keeps documents that make the server act to those who may.
+// allowReplicator keeps documents that make the server act, and hold credentials of
+// other servers, to those who may.
 func (rq *request) allowReplicator(db *cluster.Database, have auth.Rights, need right) error {
-	if isReplicator(db.Name) && (need == dbWriter || need == dbReadWrite) && !have.Has(auth.DBAdmin) {
-		return rq.who.refusal(errWho, errNot)
+	if !isReplicator(db.Name) || have.Has(auth.DBAdmin) {
+		return nil
+	}
+	switch need {
+	case dbReader, dbWriter, dbReadWrite:
+		return rq.who.refusal(errWhoAdmin, errNotAdmin)
 	}
 	return nil
 }

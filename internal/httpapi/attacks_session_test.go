@@ -94,7 +94,7 @@ func TestForgedCookies(t *testing.T) {
 // server is none of another, even of one with the same users.
 func TestSessionFixation(t *testing.T) {
 	t.Parallel()
-	a, b := testserver.Start(t), testserver.Start(t)
+	a, b := testserver.Start(t, testserver.Config(asItIs)), testserver.Start(t, testserver.Config(asItIs))
 	for _, s := range []*testserver.Server{a, b} {
 		s.Do(t, "PUT", "/_users/org.couchdb.user:ann?new_edits=false", `{"_rev":"1-a","name":"ann","type":"user","roles":[],"password_scheme":"pbkdf2","iterations":1,`+
 			`"salt":"s","derived_key":"0123456789012345678901234567890123456789"}`).Want(201)

@@ -236,7 +236,7 @@ func TestNoJSONP(t *testing.T) {
 // credentials: no POST route takes one.
 func TestCrossSitePost(t *testing.T) {
 	t.Parallel()
-	s := testserver.Start(t)
+	s := testserver.Start(t, testserver.Config(asItIs))
 	db := s.DB(t)
 	s.Do(t, "PUT", "/"+db+"/_design/d", `{`+matrixDesign+`}`).Want(201)
 	s.Do(t, "PUT", "/"+db+"/own", `{}`).Want(201)

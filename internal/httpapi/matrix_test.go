@@ -253,7 +253,7 @@ var matrixBodies = map[string]string{
 // TestRights walks the whole route table as everybody, against testdata/rights.txt.
 func TestRights(t *testing.T) {
 	t.Parallel()
-	s := testserver.Start(t)
+	s := testserver.Start(t, testserver.Config(asItIs))
 	m := &matrix{file: filepath.Join("testdata", "rights.txt"), callers: []caller{{column: "anonymous"}}, rows: httpapi.RouteNames()}
 	service := map[string][]string{}
 	for _, role := range []string{"none", "_reader", "_writer", "_admin", "_replicator", "_db_updates", "_design", "_shards", "_security", "member", "admins"} {

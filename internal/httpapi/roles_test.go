@@ -210,7 +210,7 @@ func TestDesignRoleReadsDesignsOnly(t *testing.T) {
 // the others.
 func TestDBUpdatesShowsWhatIsGranted(t *testing.T) {
 	t.Parallel()
-	s := testserver.Start(t)
+	s := testserver.Start(t, testserver.Config(asItIs))
 	seen, users := grant(t, s, "_db_updates")
 	listener := users[0]
 	hidden := "/" + s.DB(t)
@@ -329,4 +329,36 @@ func TestSecurityForms(t *testing.T) {
 	if r := s.Do(t, "GET", db+"/_security", nil); string(r.Body) != `{"_id":"_security","service":{"nobody":["_writer"]},"own":1}`+"\n" {
 		t.Errorf("%s", r.Body)
 	}
+}
+
+// Replication documents make the server act and hold credentials of others: whatever
+// else a security object says, they are for administrators.
+func TestReplicatorDatabases(t *testing.T) {
+	t.Parallel()
+	s := testserver.Shared(t)
+	db := "/" + s.DB(t) + "%2F_replicator"
+	s.Do(t, "PUT", db, nil).Want(201)
+	t.Cleanup(func() { s.Do(t, "DELETE", db, nil) })
+	name := strings.TrimSuffix(db[1:], "%2F_replicator")
+	addUser(t, s, name+"-user")
+	addUser(t, s, name+"-admin")
+	s.Do(t, "PUT", db+"/_security", `{"service":{"`+name+`-user":["_reader","_writer","_replicator","_design"],"`+name+`-admin":["_admin"]}}`).Want(200)
+	s.Do(t, "PUT", db+"/job", `{"source":"http://a:hidden@b/c","target":"d"}`).Want(201)
+	s.Do(t, "PUT", db+"/_design/d", `{"views":{"v":{"map":"function(d) { emit(d.source); }"}},"shows":{"s":"function(d) { return d.source; }"},`+
+		`"updates":{"u":"function(d) { return [{_id: 'evil'}, 'x']; }"},"rewrites":[{"from":"*","to":"../../job"}]}`).Want(201)
+	user, admin := as{t, s, basic(name + "-user")}, as{t, s, basic(name + "-admin")}
+	for _, c := range [][3]string{
+		{"GET", "/job", ""}, {"GET", "/_all_docs?include_docs=true", ""}, {"GET", "/_changes?include_docs=true", ""}, {"POST", "/_bulk_get", `{"docs":[{"id":"job"}]}`},
+		{"GET", "/_design/d/_view/v", ""}, {"GET", "/_design/d/_show/s/job", ""}, {"GET", "/_design/d/_rewrite/x", ""}, {"POST", "/_design/d/_update/u", ""},
+		{"PUT", "/evil", `{}`}, {"POST", "", `{"_id":"evil"}`}, {"POST", "/_bulk_docs", `{"docs":[{"_id":"evil"}]}`}, {"PUT", "/evil/att", "x"}, {"COPY", "/job", ""},
+	} {
+		if r := user.do(c[0], db+c[1], c[2], "Destination", "evil").Want(403); strings.Contains(string(r.Body), "hidden") {
+			t.Errorf("%v: %s", c, r.Body)
+		}
+	}
+	user.do("GET", db, nil).Want(200)
+	user.do("PUT", db+"/_local/checkpoint", `{}`).Want(201)
+	admin.do("GET", db+"/job", nil).Want(200)
+	admin.do("PUT", db+"/more", `{}`).Want(201)
+	s.Do(t, "GET", db+"/evil", nil).Want(404)
 }

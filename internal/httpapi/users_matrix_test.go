@@ -16,7 +16,7 @@ import (
 // testdata/rights_users.txt.
 func TestUsersRights(t *testing.T) {
 	t.Parallel()
-	s := testserver.Start(t)
+	s := testserver.Start(t, testserver.Config(asItIs))
 	m := &matrix{file: filepath.Join("testdata", "rights_users.txt")}
 	for _, row := range httpapi.RouteNames() {
 		if _, shape, _ := strings.Cut(row, " "); strings.HasPrefix(shape, "/{db}") && !strings.Contains(shape, "/_partition/") {

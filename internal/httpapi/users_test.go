@@ -39,7 +39,7 @@ func sessionOf(t testing.TB, s *testserver.Server, header ...string) string {
 // basic credentials and by cookie, and sees its own document only.
 func TestUserLife(t *testing.T) {
 	t.Parallel()
-	s := testserver.Start(t)
+	s := testserver.Start(t, testserver.Config(asItIs))
 	s.Do(t, "PUT", userID+"ann", `{"name":"ann","type":"user","roles":["clerk"],"password":"clear-one","colour":"red"}`).Want(201)
 	stored := s.Do(t, "GET", userID+"ann", nil).Want(200)
 	doc := stored.Object()
@@ -106,7 +106,7 @@ func TestUserLife(t *testing.T) {
 // What administrators change counts for the next request, sessions included.
 func TestUserChangesCountAtOnce(t *testing.T) {
 	t.Parallel()
-	s := testserver.Start(t)
+	s := testserver.Start(t, testserver.Config(asItIs))
 	db := "/" + s.DB(t)
 	s.Do(t, "PUT", db+"/d", `{}`).Want(201)
 	s.Do(t, "PUT", db+"/_security", `{"members":{"roles":["staff"]}}`).Want(200)
@@ -257,7 +257,7 @@ func TestClearPasswordIsNeverStored(t *testing.T) {
 // Users that come from CouchDB get in with the passwords they had there.
 func TestForeignHashes(t *testing.T) {
 	t.Parallel()
-	s := testserver.Start(t)
+	s := testserver.Start(t, testserver.Config(asItIs))
 	key, err := pbkdf2.Key(sha1.New, "old-secret", []byte("pepper"), 10, 20)
 	if err != nil {
 		t.Fatal(err)
