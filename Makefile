@@ -11,11 +11,9 @@ RACE := ./internal/auth ./internal/kv ./internal/shard ./internal/shardhost ./in
 
 .PHONY: build run test setup vet unit rpc race fuzz clean
 
-# Without C: one static binary, and a block cache that Go's heap counts. Where C is,
-# the store takes it from malloc, which needs more than twice as much for it.
 build:
 	@mkdir -p bin
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/divan
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/divan
 
 run: build
 	$(BIN) serve --addr 127.0.0.1:5984 --data ./data

@@ -49,7 +49,7 @@ func table(c *Config) []setting {
 		{name: "max-request-size", value: "SIZE", fallback: "256MiB", help: "Largest JSON body of a request, after decompression.", set: size(&c.MaxRequest, 1)},
 		{name: "max-url", value: "BYTES", fallback: "8000", help: "Longest request target.", set: count(&c.MaxURL, 100, 60_000)},
 		{name: "max-header-size", value: "BYTES", fallback: "65536", help: "Largest headers of a request.", set: count(&c.MaxHeader, 8<<10, 1<<20)},
-		{name: "cache-size", value: "SIZE", fallback: "112MiB", help: "Memory for blocks and tables of documents and indexes.", set: size(&c.Cache, 1<<20)},
+		{name: "cache-size", value: "SIZE", fallback: "256MiB", help: "Memory for blocks and tables of documents and indexes.", set: size(&c.Cache, 1<<20)},
 		{name: "default-q", value: "N", fallback: "2", help: "Ranges of a new database.", set: count(&c.DefaultQ, 1, 256)},
 		{name: "default-n", value: "N", fallback: "3", help: "Copies of a new database; a single node keeps one.", set: count(&c.DefaultN, 1, 16)},
 		{name: "min-free-space", value: "SIZE", fallback: "auto", help: "With less free space the server takes no writes; auto is 512 MiB but at most 5 % of the disk; off.", set: freeSpace(&c.MinFree)},

@@ -19,7 +19,7 @@ func DiskFS() FS { return vfs.Default }
 
 // The defaults of Options.
 const (
-	DefaultCacheBytes    = 112 << 20
+	DefaultCacheBytes    = 256 << 20
 	DefaultMemTableBytes = 64 << 20
 	DefaultMinFree       = 512 << 20
 	DefaultFreeEvery     = time.Second

@@ -65,7 +65,6 @@ var build = sync.OnceValues(func() (string, error) {
 	}
 	cmd := exec.Command("go", "build", "-o", path, "./cmd/divan")
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as the Makefile builds it
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build ./cmd/divan: %w\n%s", err, out)
 	}
