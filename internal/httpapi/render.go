@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"encoding/base64"
-	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -83,29 +82,35 @@ func (rq *request) scriptBody() (body []byte, release func(), err error) {
 	return rq.readBody(rq.api.Limits.MaxDocument)
 }
 
+// scriptArguments gives what a show or an update function gets: the document of the
+// path, nil if there is none, and the request object.
+func (a *API) scriptArguments(rq *request, db *cluster.Database) (doc, req []byte, err error) {
+	id := rq.param("doc")
+	if doc, err = a.scriptDocument(rq, db, id); err != nil {
+		return nil, nil, err
+	}
+	body, release, err := rq.scriptBody()
+	defer release()
+	if err != nil {
+		return nil, nil, err
+	}
+	req, err = a.scriptRequest(rq, db, id, body)
+	return doc, req, err
+}
+
 // showDocument answers with what a show function makes of a document.
 func showDocument(a *API, rq *request) error {
 	s, err := a.script(rq, "show", func(d *design.Doc) map[string]string { return d.Shows })
 	if err != nil {
 		return err
 	}
-	id := rq.param("doc")
-	doc, err := a.scriptDocument(rq, s.db, id)
-	if err != nil {
-		return err
-	}
-	body, release, err := rq.scriptBody()
-	defer release()
-	if err != nil {
-		return err
-	}
-	req, err := a.scriptRequest(rq, s.db, id, body)
+	doc, req, err := a.scriptArguments(rq, s.db)
 	if err != nil {
 		return err
 	}
 	answer, err := a.JS.Show(rq.ctx(), s.prog, s.fn, doc, req)
 	if err != nil {
-		return renderError("show", err)
+		return jsvm.ClientError("show", err)
 	}
 	rq.w.Header().Set("Vary", "Accept")
 	return rq.rendered(answer, http.StatusOK)
@@ -121,23 +126,13 @@ func updateDocument(a *API, rq *request) error {
 	if err != nil {
 		return err
 	}
-	id := rq.param("doc")
-	doc, err := a.scriptDocument(rq, s.db, id)
-	if err != nil {
-		return err
-	}
-	body, release, err := rq.scriptBody()
-	defer release()
-	if err != nil {
-		return err
-	}
-	req, err := a.scriptRequest(rq, s.db, id, body)
+	doc, req, err := a.scriptArguments(rq, s.db)
 	if err != nil {
 		return err
 	}
 	made, answer, err := a.JS.Update(rq.ctx(), s.prog, s.fn, doc, req)
 	if err != nil {
-		return renderError("update", err)
+		return jsvm.ClientError("update", err)
 	}
 	if made == nil {
 		return rq.rendered(answer, http.StatusOK)
@@ -177,33 +172,6 @@ func (a *API) writeMade(rq *request, db *cluster.Database, made []byte, mode wri
 	}
 	mode.replicated = false
 	return a.writeEdit(rq, db, edit, mode)
-}
-
-// renderError puts the failure of a function into words for the client.
-func renderError(what string, err error) error {
-	var thrown *jsvm.Thrown
-	var killed *jsvm.Killed
-	switch {
-	case errors.As(err, &thrown):
-		kind := model.KindInternal
-		switch thrown.Name {
-		case "forbidden":
-			kind = model.KindForbidden
-		case "unauthorized":
-			kind = model.KindUnauthorized
-		case "not_found":
-			kind = model.KindNotFound
-		case "not_acceptable":
-			kind = model.KindNotAcceptable
-		case "bad_request":
-			kind = model.KindBadRequest
-		}
-		return &model.Error{Kind: kind, Name: thrown.Name, Reason: thrown.Reason}
-	case errors.As(err, &killed):
-		return &model.Error{Kind: model.KindInternal, Name: "script_stopped",
-			Reason: "The " + what + " function was stopped: " + killed.Reason}
-	}
-	return err
 }
 
 // ownHeaders are the server's to set, whatever a function says.

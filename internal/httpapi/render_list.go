@@ -58,7 +58,7 @@ func listView(a *API, rq *request) error {
 	l := &listing{rq: rq, db: s.db, rows: rows}
 	err = a.JS.List(rq.ctx(), s.prog, s.fn, l.head(), req, jsvm.ListIO{Row: l.row, Start: l.start, Send: l.send})
 	if err != nil {
-		return renderError("list", err)
+		return jsvm.ClientError("list", err)
 	}
 	if l.st == nil { // a function that says nothing at all
 		if err := l.start([]byte("{}")); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/divandb/divan/internal/design"
 	"github.com/divandb/divan/internal/designs"
+	"github.com/divandb/divan/internal/jsvm"
 	"github.com/divandb/divan/internal/model"
 	"github.com/divandb/divan/internal/rawjson"
 )
@@ -52,7 +53,7 @@ func rewrite(a *API, rq *request) error {
 		}
 		result, err := a.JS.Rewrite(rq.ctx(), designs.Program(db, d), fn, req)
 		if err != nil {
-			return renderError("rewrite", err)
+			return jsvm.ClientError("rewrite", err)
 		}
 		return a.rewriteBy(rq, base, result, body)
 	}

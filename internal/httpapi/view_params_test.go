@@ -20,7 +20,7 @@ func viewSourceOf(t testing.TB, query, body string) *viewSource {
 	if body != "" {
 		var err error
 		if src.obj, err = rawjson.Normalize(nil, []byte(body), 100); err != nil {
-			t.Skip("no JSON")
+			t.Fatalf("%s: %v", body, err)
 		}
 	}
 	return src
@@ -198,6 +198,9 @@ func FuzzViewParameters(f *testing.F) {
 	f.Add(`keys=[1]&update=lazy&partition=p`, `{"start_key_doc_id":"a","sorted":false}`)
 	f.Add(`limit=-1`, `{"limit":1e9}`)
 	f.Fuzz(func(t *testing.T, query, body string) {
+		if _, err := rawjson.Normalize(nil, []byte(body), 100); err != nil && body != "" {
+			return // such a body is refused before its parameters are looked at
+		}
 		src := viewSourceOf(t, query, body)
 		for _, first := range []bool{false, true} {
 			src.objFirst = first

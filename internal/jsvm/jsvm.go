@@ -10,6 +10,8 @@ package jsvm
 import (
 	"errors"
 	"fmt"
+
+	"github.com/divandb/divan/internal/model"
 )
 
 // Program is the code of one design document of one database. Key names it:
@@ -76,3 +78,28 @@ func (k *Killed) Error() string { return fmt.Sprintf("the script was stopped: %s
 
 // ErrClosed is the answer of a closed pool.
 var ErrClosed = errors.New("the JavaScript workers are stopped")
+
+// thrownKinds are the names by which a script says what sort of refusal it means.
+var thrownKinds = map[string]model.Kind{
+	"forbidden":      model.KindForbidden,
+	"unauthorized":   model.KindUnauthorized,
+	"not_found":      model.KindNotFound,
+	"not_acceptable": model.KindNotAcceptable,
+	"bad_request":    model.KindBadRequest,
+}
+
+// ClientError puts the failure of a function into words for the client; what is the
+// function ("filter", "show"). An error that is no script's stays as it is.
+func ClientError(what string, err error) error {
+	var thrown *Thrown
+	var killed *Killed
+	switch {
+	case errors.As(err, &thrown):
+		// A name that is not in the table has the zero kind: a fault.
+		return &model.Error{Kind: thrownKinds[thrown.Name], Name: thrown.Name, Reason: thrown.Reason}
+	case errors.As(err, &killed):
+		return &model.Error{Kind: model.KindInternal, Name: "script_stopped",
+			Reason: "The " + what + " function was stopped: " + killed.Reason}
+	}
+	return err
+}

@@ -194,7 +194,7 @@ func (s handle) ask(ctx context.Context, script *shardapi.Script, docs [][]byte)
 			// A map function that fails on a document emits nothing for it, as in an index.
 			passed[i] = emitted[i][0].Rows != nil
 			if k := (*jsvm.Killed)(nil); errors.As(emitted[i][0].Err, &k) {
-				return nil, scriptError("filter", k)
+				return nil, jsvm.ClientError("filter", k)
 			}
 		}
 		return passed, nil
@@ -205,32 +205,9 @@ func (s handle) ask(ctx context.Context, script *shardapi.Script, docs [][]byte)
 	}
 	for i := range verdicts {
 		if err := verdicts[i].Err; err != nil {
-			return nil, scriptError("filter", err)
+			return nil, jsvm.ClientError("filter", err)
 		}
 		passed[i] = verdicts[i].Pass
 	}
 	return passed, nil
-}
-
-// scriptError puts the failure of a function into words for the client.
-func scriptError(what string, err error) error {
-	var thrown *jsvm.Thrown
-	var killed *jsvm.Killed
-	switch {
-	case errors.As(err, &thrown):
-		kind := model.KindInternal
-		switch thrown.Name {
-		case "forbidden":
-			kind = model.KindForbidden
-		case "unauthorized":
-			kind = model.KindUnauthorized
-		case "not_found":
-			kind = model.KindNotFound
-		}
-		return &model.Error{Kind: kind, Name: thrown.Name, Reason: thrown.Reason}
-	case errors.As(err, &killed):
-		return &model.Error{Kind: model.KindInternal, Name: "script_stopped",
-			Reason: "The " + what + " function was stopped: " + killed.Reason}
-	}
-	return err
 }

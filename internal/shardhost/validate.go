@@ -240,7 +240,7 @@ func validationError(err error) (refusal *model.Error, failed error) {
 		}
 		return e, nil
 	}
-	words := scriptError("validate_doc_update", err)
+	words := jsvm.ClientError("validate_doc_update", err)
 	if errors.As(words, &refusal) {
 		return refusal, nil
 	}
